@@ -1,0 +1,300 @@
+//! Turns a [`PolicyRequest`] into what Cedar evaluates: names, entities, and the two contexts (`approved` false and true).
+//! Only what the policies of a slice can look at is built; see [`Demands`].
+//!
+//! Guarantees: what is built here conforms to the schema (a property test holds it to that), so requests need no validation at
+//! run time. Hierarchies come from the ids themselves: a path is in its directories, a host in its domains, a tool in its group.
+
+use std::collections::HashMap;
+
+use cedar_policy::{Context, Entities, Entity, EntityTypeName, EntityUid, Request, RestrictedExpression};
+use palyra_types::{
+    AbsolutePath, Action, Channel, DeviceId, Principal, PrincipalKind, Process, Resource, SkillId, TokenId, ToolName,
+};
+
+use crate::{
+    demand::{ContextKey, Demands},
+    facts::Facts,
+    request::{PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext},
+    vocabulary::{ActionName, Vocabulary, uid},
+};
+
+/// Why a request could not be put to Cedar. The decision is then a deny.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The request names one tool and its context another.
+    #[error("the request is about `{resource}` but its context says `{context}`")]
+    Contradiction {
+        /// What the resource says.
+        resource: String,
+        /// What the context says.
+        context: String,
+    },
+    /// Something else than a user was named as the one acted for.
+    #[error("`{0}` is no user; a call is made on behalf of a user")]
+    NotAUser(String),
+    /// The action cannot be taken on this kind of resource.
+    #[error("`{action}` is not about a {kind}")]
+    WrongResource {
+        /// The action.
+        action: Action,
+        /// The kind of resource given.
+        kind: &'static str,
+    },
+    /// Cedar refused a value.
+    #[error("the request cannot be expressed: {0}")]
+    Inexpressible(String),
+}
+
+/// A request in Cedar's terms. Names and hierarchies are there at once; entities and contexts are made for the slice that asks.
+pub(crate) struct CedarRequest<'a> {
+    pub(crate) principal: EntityUid,
+    pub(crate) action: &'a ActionName,
+    pub(crate) resource: EntityUid,
+    /// The types of principal and resource, for scopes that test `is`.
+    pub(crate) principal_type: &'a EntityTypeName,
+    pub(crate) resource_type: &'a EntityTypeName,
+    pub(crate) principal_ancestors: Vec<EntityUid>,
+    pub(crate) resource_ancestors: Vec<EntityUid>,
+    vocabulary: &'a Vocabulary,
+    request: &'a PolicyRequest,
+    context: &'a PolicyRequestContext,
+    config: &'a PolicyEvaluationConfig,
+}
+
+impl<'a> CedarRequest<'a> {
+    pub(crate) fn new(
+        vocabulary: &'a Vocabulary,
+        request: &'a PolicyRequest,
+        context: &'a PolicyRequestContext,
+        config: &'a PolicyEvaluationConfig,
+    ) -> Result<Self, RequestError> {
+        check_agreement(request, context)?;
+        let action = vocabulary.action(request.action).ok_or(missing(request.action.as_str()))?;
+        let principal_type = vocabulary.principal(request.principal.kind);
+        let resource_type = type_of(vocabulary, &request.resource).ok_or(missing(request.resource.kind()))?;
+        if !action.resources.contains(resource_type) {
+            return Err(RequestError::WrongResource { action: request.action, kind: request.resource.kind() });
+        }
+        Ok(Self {
+            principal: uid(principal_type, request.principal.id.as_str()),
+            action,
+            resource: uid(resource_type, &request.resource.id()),
+            principal_type,
+            resource_type,
+            principal_ancestors: roles_of(vocabulary, &request.principal).collect(),
+            resource_ancestors: ancestors_of(vocabulary, &request.resource, config),
+            vocabulary,
+            request,
+            context,
+            config,
+        })
+    }
+
+    /// What policies with these demands can look up. Every ancestor is a direct parent, so no other entity is needed.
+    pub(crate) fn entities(&self, demands: Demands) -> Result<Entities, RequestError> {
+        let mut entities = Vec::with_capacity(4);
+        // A principal without roles has neither attributes nor ancestors: Cedar reads its absence the same way.
+        if !self.principal_ancestors.is_empty() {
+            entities.push(entity(self.principal.clone(), HashMap::new(), &self.principal_ancestors)?);
+        }
+        let attributes = attributes_of(&self.request.resource, self.config);
+        if !(attributes.is_empty() && self.resource_ancestors.is_empty()) {
+            entities.push(entity(self.resource.clone(), attributes, &self.resource_ancestors)?);
+        }
+        // SECURITY: whatever the context points to must be there too, or a `forbid … when { context.process.cwd in … }` would
+        // quietly never match.
+        if demands.contains(ContextKey::Process)
+            && let Some(cwd) = self.context.process.as_ref().and_then(|process| process.cwd.as_ref())
+        {
+            let cwd = Resource::Path(cwd.clone());
+            let name = uid(&self.vocabulary.path, &cwd.id());
+            if name != self.resource {
+                let ancestors = ancestors_of(self.vocabulary, &cwd, self.config);
+                entities.push(entity(name, attributes_of(&cwd, self.config), &ancestors)?);
+            }
+        }
+        if demands.contains(ContextKey::OnBehalfOf)
+            && let Some(user) = &self.context.on_behalf_of
+        {
+            let name = uid(self.vocabulary.principal(user.kind), user.id.as_str());
+            if name != self.principal {
+                let roles: Vec<_> = roles_of(self.vocabulary, user).collect();
+                entities.push(entity(name, HashMap::new(), &roles)?);
+            }
+        }
+        self.action.entities.clone().add_entities(entities, None).map_err(inexpressible)
+    }
+
+    /// The part of the context that these demands cover, without `approved`.
+    pub(crate) fn context(&self, demands: Demands) -> Result<ContextPairs, RequestError> {
+        let facts = Facts { request: self.request, context: self.context, config: self.config };
+        let mut pairs = Vec::with_capacity(16);
+        for key in demands.keys() {
+            if let Some(value) = value_of(key, self.vocabulary, self.context, &facts)? {
+                pairs.push((key.as_str(), value));
+            }
+        }
+        Ok(ContextPairs(pairs))
+    }
+
+    /// The request as it stands before (`false`) or after (`true`) a person has approved it.
+    pub(crate) fn with_approved(&self, context: &ContextPairs, approved: bool) -> Result<Request, RequestError> {
+        let approved = (ContextKey::Approved.as_str(), RestrictedExpression::new_bool(approved));
+        let pairs = context.0.iter().cloned().chain([approved]).map(|(name, value)| (name.to_owned(), value));
+        let context = Context::from_pairs(pairs).map_err(inexpressible)?;
+        let (principal, action) = (self.principal.clone(), self.action.uid.clone());
+        Request::new(principal, action, self.resource.clone(), context, None).map_err(inexpressible)
+    }
+}
+
+/// A context that still lacks `approved`.
+pub(crate) struct ContextPairs(Vec<(&'static str, RestrictedExpression)>);
+
+fn missing(what: &str) -> RequestError {
+    RequestError::Inexpressible(format!("the schema has no `{what}`"))
+}
+
+fn inexpressible(error: impl std::fmt::Display) -> RequestError {
+    RequestError::Inexpressible(error.to_string())
+}
+
+fn entity(
+    name: EntityUid,
+    attributes: HashMap<String, RestrictedExpression>,
+    ancestors: &[EntityUid],
+) -> Result<Entity, RequestError> {
+    Entity::new(name, attributes, ancestors.iter().cloned().collect()).map_err(inexpressible)
+}
+
+/// A request that says two things about its tool or skill is refused before anything is decided about either.
+fn check_agreement(request: &PolicyRequest, context: &PolicyRequestContext) -> Result<(), RequestError> {
+    let contradiction = |context: &str| RequestError::Contradiction {
+        resource: request.resource.to_string(),
+        context: context.to_owned(),
+    };
+    match (&request.resource, &context.tool_name, &context.skill_id) {
+        (Resource::Tool(tool), Some(named), _) if tool != named => Err(contradiction(named.as_str())),
+        (Resource::Skill(skill), _, Some(named)) if skill != named => Err(contradiction(named.as_str())),
+        _ => match &context.on_behalf_of {
+            Some(other) if other.kind != PrincipalKind::User => Err(RequestError::NotAUser(other.to_string())),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn roles_of<'a>(vocabulary: &'a Vocabulary, principal: &'a Principal) -> impl Iterator<Item = EntityUid> {
+    principal.roles.iter().filter_map(|&role| vocabulary.role(role).cloned())
+}
+
+fn type_of<'a>(vocabulary: &'a Vocabulary, resource: &Resource) -> Option<&'a EntityTypeName> {
+    Some(match resource {
+        Resource::Tool(_) => &vocabulary.tool,
+        Resource::Skill(_) => &vocabulary.skill,
+        Resource::Secret(_) => &vocabulary.secret,
+        Resource::Path(_) => &vocabulary.path,
+        Resource::Host(_) => &vocabulary.host,
+        Resource::Object(kind, _) => vocabulary.object(*kind)?,
+    })
+}
+
+fn ancestors_of(vocabulary: &Vocabulary, resource: &Resource, config: &PolicyEvaluationConfig) -> Vec<EntityUid> {
+    match resource {
+        Resource::Tool(tool) => tool.group().map(|group| uid(&vocabulary.tool_group, group)).into_iter().collect(),
+        Resource::Secret(secret) => vec![uid(&vocabulary.secret_scope, secret.scope())],
+        Resource::Path(path) => path
+            .ancestors()
+            .map(|directory| uid(&vocabulary.path, directory))
+            .chain(workspaces_of(path, config).map(|name| uid(&vocabulary.workspace, name)))
+            .collect(),
+        Resource::Host(host) => host.domains().map(|domain| uid(&vocabulary.host, domain)).collect(),
+        Resource::Skill(_) | Resource::Object(..) => Vec::new(),
+    }
+}
+
+fn workspaces_of<'c>(path: &AbsolutePath, config: &'c PolicyEvaluationConfig) -> impl Iterator<Item = &'c str> {
+    config.workspaces.iter().filter(|(_, root)| path.is_within(root)).map(|(name, _)| name.as_str())
+}
+
+fn attributes_of(resource: &Resource, config: &PolicyEvaluationConfig) -> HashMap<String, RestrictedExpression> {
+    let pair = |name: &str, value: RestrictedExpression| (name.to_owned(), value);
+    match resource {
+        Resource::Skill(skill) => {
+            let quarantined = config.quarantined_skills.contains(skill);
+            HashMap::from([pair("quarantined", RestrictedExpression::new_bool(quarantined))])
+        }
+        Resource::Secret(secret) => HashMap::from([pair("name", text(secret.name()))]),
+        Resource::Path(path) => {
+            HashMap::from([pair("path", text(path.as_str())), pair("name", text(path.file_name()))])
+        }
+        Resource::Host(host) => HashMap::from([pair("name", text(host.as_str()))]),
+        Resource::Tool(_) | Resource::Object(..) => HashMap::new(),
+    }
+}
+
+/// The value of one attribute of the context; `None` where the request has none.
+fn value_of(
+    key: ContextKey,
+    vocabulary: &Vocabulary,
+    context: &PolicyRequestContext,
+    facts: &Facts<'_>,
+) -> Result<Option<RestrictedExpression>, RequestError> {
+    let named = |name: Option<&str>| name.map(text);
+    let known = |value: Option<RestrictedExpression>| value.map(Some).ok_or(missing(key.as_str()));
+    let bool = |value: bool| Some(RestrictedExpression::new_bool(value));
+    Ok(match key {
+        ContextKey::Approved => None,
+        ContextKey::DeviceId => named(context.device_id.as_ref().map(DeviceId::as_str)),
+        ContextKey::Channel => named(context.channel.as_ref().map(Channel::as_str)),
+        ContextKey::SessionId => context.session_id.map(|id| text(&id.to_string())),
+        ContextKey::RunId => context.run_id.map(|id| text(&id.to_string())),
+        ContextKey::TokenId => named(context.token_id.as_ref().map(TokenId::as_str)),
+        ContextKey::OnBehalfOf => context
+            .on_behalf_of
+            .as_ref()
+            .map(|user| RestrictedExpression::new_entity_uid(uid(vocabulary.principal(user.kind), user.id.as_str()))),
+        ContextKey::Now => Some(vocabulary.datetime(context.now)),
+        ContextKey::ToolName => named(context.tool_name.as_ref().map(ToolName::as_str)),
+        ContextKey::SkillId => named(context.skill_id.as_ref().map(SkillId::as_str)),
+        ContextKey::Capabilities => {
+            let all: Option<Vec<_>> = context.capabilities.iter().map(|&one| vocabulary.capability(one)).collect();
+            known(all.map(RestrictedExpression::new_set))?
+        }
+        ContextKey::Workspace => context
+            .workspace
+            .as_ref()
+            .map(|name| RestrictedExpression::new_entity_uid(uid(&vocabulary.workspace, name.as_str()))),
+        ContextKey::Process => context.process.as_ref().map(|process| process_record(vocabulary, process)).transpose()?,
+        ContextKey::Port => context.port.map(|port| RestrictedExpression::new_long(i64::from(port))),
+        ContextKey::Posture => known(vocabulary.posture(context.posture))?,
+        ContextKey::Tier => context.tier.map(|tier| known(vocabulary.tier(tier))).transpose()?.flatten(),
+        ContextKey::Egress => context.egress.map(|mode| known(vocabulary.egress(mode))).transpose()?.flatten(),
+        ContextKey::AllowSensitiveTools => bool(facts.allow_sensitive_tools()),
+        ContextKey::SensitiveAction => bool(facts.sensitive_action()),
+        ContextKey::Allowlisted => bool(facts.allowlisted()),
+        ContextKey::PrincipalAuthorized => bool(facts.principal_authorized()),
+        ContextKey::ChannelAuthorized => bool(facts.channel_authorized()),
+        ContextKey::RunsPalyra => bool(facts.runs_palyra()),
+        ContextKey::TouchesState => bool(facts.touches_state()),
+    })
+}
+
+fn text(value: &str) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.to_owned())
+}
+
+fn process_record(vocabulary: &Vocabulary, process: &Process) -> Result<RestrictedExpression, RequestError> {
+    let mut fields = vec![
+        ("program", text(process.program.as_str())),
+        ("name", text(process.program.file_name())),
+        ("args", RestrictedExpression::new_set(process.args.iter().map(|arg| text(arg)))),
+        ("command", text(&process.command())),
+        ("interpreter", RestrictedExpression::new_bool(process.is_interpreter())),
+    ];
+    fields.extend(process.args.first().map(|arg| ("arg1", text(arg))));
+    fields.extend(process.args.get(1).map(|arg| ("arg2", text(arg))));
+    fields.extend(
+        process.cwd.as_ref().map(|cwd| ("cwd", RestrictedExpression::new_entity_uid(uid(&vocabulary.path, cwd.as_str())))),
+    );
+    RestrictedExpression::new_record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)))
+        .map_err(inexpressible)
+}

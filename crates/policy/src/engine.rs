@@ -1,0 +1,237 @@
+//! Decides. The only place where a verdict is made.
+//!
+//! Guarantees: deny unless a policy permits; any error denies; nothing is parsed or validated per call; a reload swaps the whole
+//! set at once or leaves the old one in force.
+//!
+//! Ask needs no side channel. A request is evaluated with `context.approved` false and then true: allowed at once means run;
+//! allowed only when approved means ask; allowed in neither means deny.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use cedar_policy::{Authorizer, Response};
+use palyra_types::{Action, Resource};
+
+use crate::{
+    cedar_request::{CedarRequest, RequestError},
+    demand::ContextKey,
+    decision::{CallDecision, Cause, Decision, EvaluationFailure, PartDecision, PolicyInfo, Verdict},
+    problem::LoadError,
+    request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch},
+    set::Snapshot,
+    slice::Slice,
+    source::SourceFile,
+};
+
+/// The policy engine: a policy set in force, and the way to replace it.
+#[derive(Debug)]
+pub struct Engine {
+    active: ArcSwap<Snapshot>,
+}
+
+impl Engine {
+    /// An engine with the baseline and these operator policies in force.
+    ///
+    /// # Errors
+    /// When the policies cannot be loaded; see [`LoadError`].
+    pub fn new(operator: &[SourceFile]) -> Result<Self, LoadError> {
+        Ok(Self { active: ArcSwap::from_pointee(Snapshot::load(operator)?) })
+    }
+
+    /// Puts the baseline and these operator policies in force, all at once. On error the old set stays in force.
+    ///
+    /// # Errors
+    /// When the policies cannot be loaded; see [`LoadError`].
+    pub fn reload(&self, operator: &[SourceFile]) -> Result<Arc<Snapshot>, LoadError> {
+        let next = Arc::new(Snapshot::load(operator)?);
+        self.active.store(Arc::clone(&next));
+        Ok(next)
+    }
+
+    /// The set in force now. Several questions put to one snapshot are answered by one set, whatever is reloaded meanwhile.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.active.load_full()
+    }
+
+    /// Decides one request.
+    pub fn decide(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+    ) -> Decision {
+        self.active.load().decide(request, context, config)
+    }
+
+    /// Decides a whole call.
+    pub fn decide_call(
+        &self,
+        call: &CallRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+    ) -> CallDecision {
+        self.active.load().decide_call(call, context, config)
+    }
+}
+
+/// Decides one request by the baseline alone, the way a daemon without operator policies would.
+pub fn evaluate_with_context(
+    request: &PolicyRequest,
+    context: &PolicyRequestContext,
+    config: &PolicyEvaluationConfig,
+) -> Result<Decision, LoadError> {
+    static BASELINE: OnceLock<Result<Engine, LoadError>> = OnceLock::new();
+    match BASELINE.get_or_init(|| Engine::new(&[])) {
+        Ok(engine) => Ok(engine.decide(request, context, config)),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+impl Snapshot {
+    /// Decides one request.
+    pub fn decide(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+    ) -> Decision {
+        match CedarRequest::new(&self.vocabulary, request, context, config) {
+            Ok(cedar) => self.decide_cedar(&cedar),
+            Err(error) => self.decision(Verdict::Deny, Cause::Malformed { error }),
+        }
+    }
+
+    /// Decides a whole call: every part on its own, the strictest wins.
+    pub fn decide_call(
+        &self,
+        call: &CallRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+    ) -> CallDecision {
+        let mut parts = vec![PartDecision {
+            decision: self.decide(&call.request, context, config),
+            request: call.request.clone(),
+        }];
+        for touch in &call.touches {
+            let (request, context) = part_of(&call.request, touch, context);
+            parts.push(PartDecision { decision: self.decide(&request, &context, config), request });
+        }
+        let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
+        CallDecision { verdict, parts }
+    }
+
+    pub(crate) fn decide_cedar(&self, request: &CedarRequest<'_>) -> Decision {
+        let slice = self.index.slice(request, |position| self.entry(position));
+        match self.evaluate(request, &slice) {
+            Ok((verdict, cause)) => self.decision(verdict, cause),
+            Err(error) => self.decision(Verdict::Deny, Cause::Malformed { error }),
+        }
+    }
+
+    fn evaluate(&self, request: &CedarRequest<'_>, slice: &Slice) -> Result<(Verdict, Cause), RequestError> {
+        let entities = request.entities(slice.demands)?;
+        let context = request.context(slice.demands)?;
+        let answer = |approved: bool| -> Result<Answer, RequestError> {
+            let question = request.with_approved(&context, approved)?;
+            let response = Authorizer::new().is_authorized(&question, &slice.set, &entities);
+            Ok(Answer {
+                allowed: response.decision() == cedar_policy::Decision::Allow,
+                reasons: self.reasons(&response),
+                failures: self.failures(&response),
+            })
+        };
+        let unapproved = answer(false)?;
+        // If nothing in the slice looks at `context.approved`, the second answer is the first.
+        let asks = slice.demands.contains(ContextKey::Approved) && unapproved.failures.is_empty();
+        let approved = if asks { Some(answer(true)?) } else { None };
+        Ok(conclude(unapproved, approved))
+    }
+
+    fn reasons(&self, response: &Response) -> Vec<Arc<PolicyInfo>> {
+        let mut reasons: Vec<_> = response.diagnostics().reason().filter_map(|id| self.info(id)).map(Arc::clone).collect();
+        reasons.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        reasons
+    }
+
+    fn failures(&self, response: &Response) -> Vec<EvaluationFailure> {
+        let mut failures: Vec<_> = response
+            .diagnostics()
+            .errors()
+            .filter_map(|error| {
+                let cedar_policy::AuthorizationError::PolicyEvaluationError(failure) = error;
+                let policy = Arc::clone(self.info(failure.policy_id())?);
+                Some(EvaluationFailure { policy, message: failure.inner().to_string() })
+            })
+            .collect();
+        failures.sort_unstable_by(|a, b| a.policy.id.cmp(&b.policy.id));
+        failures
+    }
+
+    const fn decision(&self, verdict: Verdict, cause: Cause) -> Decision {
+        Decision { verdict, cause, policy_set: self.digest() }
+    }
+}
+
+/// What Cedar says to one of the two questions.
+struct Answer {
+    allowed: bool,
+    reasons: Vec<Arc<PolicyInfo>>,
+    failures: Vec<EvaluationFailure>,
+}
+
+/// Two answers make a verdict. `approved` is absent where it would be the same answer, or where the first one already failed.
+fn conclude(unapproved: Answer, approved: Option<Answer>) -> (Verdict, Cause) {
+    // SECURITY: Cedar skips a policy that fails, even a forbid, so any failure on either side denies.
+    if !unapproved.failures.is_empty() {
+        return (Verdict::Deny, Cause::Failed { failures: unapproved.failures });
+    }
+    let Some(approved) = approved else {
+        return match (unapproved.allowed, unapproved.reasons) {
+            (true, by) => (Verdict::Allow, Cause::Permitted { by }),
+            (false, by) if by.is_empty() => (Verdict::Deny, Cause::NotPermitted),
+            (false, by) => (Verdict::Deny, Cause::Forbidden { by }),
+        };
+    };
+    if !approved.failures.is_empty() {
+        return (Verdict::Deny, Cause::Failed { failures: approved.failures });
+    }
+    match (unapproved.allowed, approved.allowed) {
+        (true, true) => (Verdict::Allow, Cause::Permitted { by: unapproved.reasons }),
+        (false, true) => (Verdict::Ask, Cause::NeedsApproval { by: approved.reasons, held_by: unapproved.reasons }),
+        (true, false) => (Verdict::Deny, Cause::Contradictory { by: approved.reasons }),
+        (false, false) if approved.reasons.is_empty() => (Verdict::Deny, Cause::NotPermitted),
+        (false, false) => (Verdict::Deny, Cause::Forbidden { by: approved.reasons }),
+    }
+}
+
+/// The request that a touch makes on its own, in the context of the call it belongs to.
+fn part_of(
+    call: &PolicyRequest,
+    touch: &Touch,
+    context: &PolicyRequestContext,
+) -> (PolicyRequest, PolicyRequestContext) {
+    let (action, resource, port) = match touch {
+        Touch::Read(path) => (Action::FsRead, Resource::Path(path.clone()), None),
+        Touch::Write(path) => (Action::FsWrite, Resource::Path(path.clone()), None),
+        Touch::Connect(host, port) => (Action::NetConnect, Resource::Host(host.clone()), Some(*port)),
+    };
+    let request = PolicyRequest { principal: call.principal.clone(), action, resource };
+    (request, PolicyRequestContext { port, ..context.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_and_every_preset_load_without_a_doubt() {
+        if let Err(e) = Snapshot::load(&[]) { panic!("{:#?}", e) }
+        for preset in crate::baseline::Preset::ALL {
+            match Snapshot::load(&[preset.source()]) {
+                Ok(s) => assert!(s.warnings().is_empty(), "{:#?}", s.warnings()),
+                Err(e) => panic!("{:#?}", e),
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Cedar decisions that explain themselves: request and context in, decision with reasons out.
+//!
+//! Guarantees: deny by default; any error denies; the baseline cannot be removed or shadowed; every answer names its reason.
+//! Does not: ask a person, run anything, or keep anything. That is `palyra-gate`.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | how a verdict is made | [`engine`] |
+//! | what is asked | [`request`] |
+//! | what is answered | [`decision`] |
+//! | what a policy set must be to be loaded | [`set`], [`problem`] |
+//! | why a big set is not slow | `slice`, `demand` |
+//! | the baseline and the presets | [`baseline`] |
+
+mod approval_lint;
+pub mod baseline;
+mod cedar_request;
+pub mod decision;
+mod demand;
+pub mod engine;
+mod facts;
+pub mod problem;
+pub mod request;
+pub mod set;
+mod slice;
+pub mod source;
+mod tree;
+mod vocabulary;
+
+pub use baseline::{DEFAULT_POLICY_SRC, DataError, Preset, builtin_tools};
+pub use cedar_request::RequestError;
+pub use decision::{CallDecision, Cause, Decision, Effect, PartDecision, PolicyInfo, Verdict};
+pub use engine::{Engine, evaluate_with_context};
+pub use problem::{Finding, LoadError, Problem};
+pub use request::{Allowlist, CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch};
+pub use set::Snapshot;
+pub use source::{Layer, Location, SourceFile};
+pub use vocabulary::SCHEMA_SRC;

@@ -1,0 +1,337 @@
+//! A loaded policy set: parsed, named, validated and linted once, then only read.
+//!
+//! Guarantees: the baseline is in it; every policy has a unique id from its `@id`; every policy passed strict validation against
+//! the schema and the approval lint. A set that breaks any of this does not come into being: [`Snapshot::load`] returns
+//! everything that is wrong with it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use cedar_policy::{Policy, PolicySet, pst};
+use miette::Diagnostic;
+use palyra_types::{PolicyId, Sha256Digest, visible};
+
+use crate::{
+    approval_lint::ApprovalUse,
+    baseline,
+    decision::{Effect, PolicyInfo},
+    demand::Demands,
+    problem::{Finding, LoadError, MAX_TOTAL_SIZE, Problem},
+    slice::{Entry, SliceIndex},
+    source::{Layer, Location, SourceFile, Statement},
+    vocabulary::{SCHEMA_SRC, Vocabulary},
+};
+
+/// How deep brackets may nest in one policy. Beyond it a parser's stack, not the rule, is being tested.
+const MAX_NESTING: usize = 48;
+/// How many operators one policy may have, for the same reason.
+const MAX_OPERATORS: usize = 2000;
+
+/// A policy set in force, or a candidate for it.
+pub struct Snapshot {
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    pub(crate) policies: Vec<LoadedPolicy>,
+    pub(crate) index: SliceIndex,
+    by_id: HashMap<cedar_policy::PolicyId, usize>,
+    digest: Sha256Digest,
+    warnings: Vec<Finding>,
+}
+
+/// One policy of a set.
+pub(crate) struct LoadedPolicy {
+    pub(crate) info: Arc<PolicyInfo>,
+    pub(crate) cedar: Policy,
+    pub(crate) tree: pst::Template,
+    /// What it looks at in the context.
+    pub(crate) demands: Demands,
+    text: String,
+}
+
+impl Snapshot {
+    /// Loads the baseline and these operator policies.
+    ///
+    /// # Errors
+    /// With everything that is wrong, if anything is.
+    pub fn load(operator: &[SourceFile]) -> Result<Self, LoadError> {
+        let vocabulary = vocabulary()?;
+        let mut findings = Vec::new();
+        let total: u64 = operator.iter().map(|file| u64::try_from(file.text.len()).unwrap_or(u64::MAX)).sum();
+        if total > MAX_TOTAL_SIZE {
+            let name = operator.first().map_or_else(|| Arc::from("policies"), |file| Arc::clone(&file.name));
+            let problem = Problem::TooLarge { size: total, limit: MAX_TOTAL_SIZE };
+            return Err(LoadError { findings: vec![Finding { problem, location: Location::file(name) }] });
+        }
+
+        let files: Vec<SourceFile> = std::iter::once(baseline::baseline()).chain(operator.iter().cloned()).collect();
+        let mut parsed = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            for statement in file.statements() {
+                match parse(file, statement) {
+                    Ok(policy) => parsed.push(Parsed { policy, file: number, offset: statement.offset }),
+                    Err(finding) => findings.push(finding),
+                }
+            }
+        }
+        let parsed = refuse_duplicates(parsed, &mut findings);
+        let warnings = validate(&vocabulary, &files, &parsed, &mut findings);
+        if !findings.is_empty() {
+            findings.sort_by_key(|finding| {
+                let file = files.iter().position(|file| file.name == finding.location.file);
+                (file, finding.location.line, finding.location.column)
+            });
+            return Err(LoadError { findings });
+        }
+
+        let policies: Vec<LoadedPolicy> = parsed.into_iter().map(|parsed| parsed.policy).collect();
+        Ok(Self {
+            index: SliceIndex::build(policies.iter().map(|policy| &policy.cedar)),
+            by_id: policies.iter().enumerate().map(|(position, policy)| (policy.cedar.id().clone(), position)).collect(),
+            digest: digest(&policies),
+            vocabulary,
+            policies,
+            warnings,
+        })
+    }
+
+    /// A digest of everything that can change a decision: the schema, and every policy's layer, id and text. It does not depend
+    /// on file names or on the order of files.
+    #[must_use]
+    pub const fn digest(&self) -> Sha256Digest {
+        self.digest
+    }
+
+    /// What the validator found doubtful, though not wrong.
+    #[must_use]
+    pub fn warnings(&self) -> &[Finding] {
+        &self.warnings
+    }
+
+    /// The policies, baseline first, then in the order of files and lines.
+    pub fn policies(&self) -> impl ExactSizeIterator<Item = &Arc<PolicyInfo>> {
+        self.policies.iter().map(|policy| &policy.info)
+    }
+
+    /// What is known about the policy of this Cedar id.
+    pub(crate) fn info(&self, id: &cedar_policy::PolicyId) -> Option<&Arc<PolicyInfo>> {
+        self.by_id.get(id).and_then(|&position| self.policies.get(position)).map(|policy| &policy.info)
+    }
+
+    /// The policy at a position, as slices want it.
+    pub(crate) fn entry(&self, position: usize) -> Option<Entry<'_>> {
+        self.policies.get(position).map(|policy| Entry { policy: &policy.cedar, demands: policy.demands })
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({} policies, {:?})", self.policies.len(), self.digest)
+    }
+}
+
+struct Parsed {
+    policy: LoadedPolicy,
+    file: usize,
+    offset: usize,
+}
+
+/// The vocabulary, parsed once per process.
+pub(crate) fn vocabulary() -> Result<Arc<Vocabulary>, LoadError> {
+    static VOCABULARY: OnceLock<Result<Arc<Vocabulary>, crate::vocabulary::VocabularyError>> = OnceLock::new();
+    VOCABULARY.get_or_init(Vocabulary::load).clone().map_err(|error| LoadError {
+        findings: vec![Finding {
+            problem: Problem::Schema { message: error.to_string(), help: None },
+            location: Location::file("palyra.cedarschema"),
+        }],
+    })
+}
+
+/// Parses one policy and gives it its name.
+fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Finding> {
+    let at = |problem: Problem, offset: usize, length: usize| Finding {
+        problem,
+        location: file.locate(statement.offset + offset, length),
+    };
+    let first_line = statement.text.lines().next().map_or(0, str::len);
+    if let Some((offset, hidden)) =
+        statement.text.char_indices().find(|&(_, c)| !matches!(c, '\n' | '\r' | '\t') && visible::is_hidden(c))
+    {
+        return Err(at(Problem::Hidden(hidden), offset, hidden.len_utf8()));
+    }
+    check_shape(statement.text).map_err(|problem| at(problem, 0, first_line))?;
+
+    let policy = Policy::parse(None, statement.text).map_err(|errors| {
+        let (offset, length) = span_of(&errors).unwrap_or((0, first_line));
+        let message = capped(&errors.to_string());
+        if cedar_policy::Template::parse(None, statement.text).is_ok() {
+            at(Problem::Template, 0, first_line)
+        } else {
+            at(Problem::Syntax { message, help: errors.help().map(|help| help.to_string()) }, offset, length)
+        }
+    })?;
+    let location = || file.locate(statement.offset, first_line);
+    let id = match policy.annotation("id") {
+        None | Some("") => return Err(at(Problem::MissingId, 0, first_line)),
+        Some(id) => PolicyId::parse(id).map_err(|error| at(Problem::BadId(error), 0, first_line))?,
+    };
+    if file.layer == Layer::Operator && id.as_str().starts_with("baseline.") {
+        return Err(at(Problem::ReservedId(id), 0, first_line));
+    }
+    let tree = match policy.to_pst() {
+        Ok(pst::Policy::Static(policy)) => policy.body().clone(),
+        Ok(_) => return Err(at(Problem::Template, 0, first_line)),
+        Err(error) => return Err(at(Problem::Syntax { message: error.to_string(), help: None }, 0, first_line)),
+    };
+    let approval = ApprovalUse::of(&tree);
+    let effect = match policy.effect() {
+        cedar_policy::Effect::Permit => Effect::Permit,
+        cedar_policy::Effect::Forbid => Effect::Forbid,
+    };
+    if !approval.fits(tree.effect) {
+        let word = match effect {
+            Effect::Permit => "permit",
+            Effect::Forbid => "forbid",
+        };
+        return Err(at(Problem::ApprovalInverted(word), 0, first_line));
+    }
+    let annotation = |name: &str| policy.annotation(name).filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(LoadedPolicy {
+        info: Arc::new(PolicyInfo {
+            effect,
+            layer: file.layer,
+            location: location(),
+            why: annotation("why"),
+            change: annotation("change"),
+            id: id.clone(),
+        }),
+        cedar: policy.new_id(cedar_policy::PolicyId::new(id.as_str())),
+        demands: Demands::of(&tree),
+        tree,
+        text: statement.text.to_owned(),
+    })
+}
+
+/// Refuses policies whose depth would test a stack.
+fn check_shape(text: &str) -> Result<(), Problem> {
+    let (mut depth, mut deepest, mut operators) = (0_usize, 0_usize, 0_usize);
+    let (mut in_text, mut escaped) = (false, false);
+    for c in text.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_text => escaped = true,
+            '"' => in_text = !in_text,
+            _ if in_text => {}
+            '(' | '[' | '{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '&' | '|' | '.' | '+' | '-' | '*' | '!' | '<' | '>' | '=' => operators += 1,
+            _ => {}
+        }
+    }
+    if deepest > MAX_NESTING || operators > MAX_OPERATORS { Err(Problem::TooDeep(MAX_NESTING)) } else { Ok(()) }
+}
+
+/// Keeps the first policy of each id and reports the others.
+fn refuse_duplicates(parsed: Vec<Parsed>, findings: &mut Vec<Finding>) -> Vec<Parsed> {
+    let mut seen: HashMap<PolicyId, Location> = HashMap::new();
+    let mut kept = Vec::with_capacity(parsed.len());
+    for one in parsed {
+        let (id, location) = (one.policy.info.id.clone(), one.policy.info.location.clone());
+        match seen.get(&id) {
+            Some(first) => {
+                findings.push(Finding { problem: Problem::DuplicateId { id, first: first.clone() }, location });
+            }
+            None => {
+                seen.insert(id, location);
+                kept.push(one);
+            }
+        }
+    }
+    kept
+}
+
+/// Strict validation. Doubts are errors in the baseline and warnings elsewhere.
+fn validate(
+    vocabulary: &Vocabulary,
+    files: &[SourceFile],
+    parsed: &[Parsed],
+    findings: &mut Vec<Finding>,
+) -> Vec<Finding> {
+    let by_id: HashMap<&cedar_policy::PolicyId, &Parsed> =
+        parsed.iter().map(|one| (one.policy.cedar.id(), one)).collect();
+    let locate = |id: &cedar_policy::PolicyId, diagnostic: &dyn Diagnostic| match by_id.get(id) {
+        Some(one) => match (span_of(diagnostic), files.get(one.file)) {
+            (Some((offset, length)), Some(file)) => file.locate(one.offset + offset, length),
+            _ => one.policy.info.location.clone(),
+        },
+        None => Location::file("policies"),
+    };
+    let Ok(set) = PolicySet::from_policies(parsed.iter().map(|one| one.policy.cedar.clone())) else {
+        // INVARIANT: ids are unique here. Should that ever break, nothing is loaded.
+        findings.push(Finding {
+            problem: Problem::Schema { message: "the policies do not form a set".to_owned(), help: None },
+            location: Location::file("policies"),
+        });
+        return Vec::new();
+    };
+    let result = vocabulary.validate(&set);
+    for error in result.validation_errors() {
+        findings.push(Finding {
+            problem: Problem::Schema {
+                message: strip_policy_prefix(&capped(&error.to_string())),
+                help: error.help().map(|help| help.to_string()),
+            },
+            location: locate(error.policy_id(), error),
+        });
+    }
+    let mut warnings = Vec::new();
+    for warning in result.validation_warnings() {
+        let in_baseline =
+            by_id.get(warning.policy_id()).is_none_or(|one| one.policy.info.layer == Layer::Baseline);
+        let finding = Finding {
+            problem: Problem::Doubtful(strip_policy_prefix(&capped(&warning.to_string()))),
+            location: locate(warning.policy_id(), warning),
+        };
+        if in_baseline { findings.push(finding) } else { warnings.push(finding) }
+    }
+    warnings
+}
+
+/// Where a diagnostic points, relative to the text it is about.
+fn span_of(diagnostic: &dyn Diagnostic) -> Option<(usize, usize)> {
+    diagnostic.labels()?.next().map(|label| (label.offset(), label.len()))
+}
+
+/// The validator starts each message with "for policy `x`, "; the location says that already.
+fn strip_policy_prefix(message: &str) -> String {
+    match message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, ")) {
+        Some((_, rest)) => rest.to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+/// Messages quote input; input can be long.
+fn capped(message: &str) -> String {
+    const LIMIT: usize = 400;
+    let shown = visible::visible_block(message);
+    match shown.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}…", shown.get(..end).unwrap_or_default()),
+        None => shown,
+    }
+}
+
+fn digest(policies: &[LoadedPolicy]) -> Sha256Digest {
+    let mut sorted: Vec<&LoadedPolicy> = policies.iter().collect();
+    sorted.sort_by(|a, b| a.info.id.cmp(&b.info.id));
+    let head: [&[u8]; 2] = [b"palyra.policy-set.v1", SCHEMA_SRC.as_bytes()];
+    let layer = |layer: Layer| match layer {
+        Layer::Baseline => b"baseline".as_slice(),
+        Layer::Operator => b"operator".as_slice(),
+    };
+    Sha256Digest::of_fields(head.into_iter().chain(sorted.iter().flat_map(|policy| {
+        [layer(policy.info.layer), policy.info.id.as_str().as_bytes(), policy.text.as_bytes()]
+    })))
+}

@@ -1,0 +1,45 @@
+//! The vocabulary of Palyra.
+//!
+//! Every other crate speaks in these types. They are parsed once, at the edge, and carry their guarantees from there on:
+//! a [`ToolName`] is a name, an [`AbsolutePath`] has no `..`, a [`HostName`] has one spelling. Nothing here performs I/O,
+//! apart from [`clock::SystemClock`], which reads the time.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | who asks | [`principal`] |
+//! | what they ask for | [`action`], [`resource`] |
+//! | names and ids | [`name`], [`id`] |
+//! | what a tool can do, and how freely | [`tool`] |
+//! | where it runs | [`sandbox`] |
+//! | what is run | [`process`] |
+//! | paths and hosts | [`path`], [`host`] |
+//! | text that is safe to show to a person | [`visible`] |
+//! | time | [`clock`] |
+//! | digests | [`digest`] |
+
+pub mod action;
+pub mod clock;
+pub mod digest;
+pub mod host;
+pub mod id;
+pub mod name;
+pub mod path;
+pub mod principal;
+pub mod process;
+pub mod resource;
+pub mod sandbox;
+pub mod tool;
+pub mod visible;
+pub mod word;
+
+pub use action::Action;
+pub use clock::{Clock, Timestamp};
+pub use digest::Sha256Digest;
+pub use host::HostName;
+pub use name::{Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName};
+pub use path::AbsolutePath;
+pub use principal::{Principal, PrincipalKind, WorkspaceRole};
+pub use process::Process;
+pub use resource::{ObjectKind, Resource, SecretRef};
+pub use sandbox::{EgressEnforcementMode, SandboxTier};
+pub use tool::{Posture, ToolCapability, ToolMetadata};
