@@ -206,7 +206,7 @@ fn conclude(unapproved: Answer, approved: Option<Answer>) -> (Verdict, Cause) {
 }
 
 /// The request that a touch makes on its own, in the context of the call it belongs to.
-fn part_of(
+pub(crate) fn part_of(
     call: &PolicyRequest,
     touch: &Touch,
     context: &PolicyRequestContext,

@@ -10,27 +10,41 @@
 //! | what is answered | [`decision`] |
 //! | what a policy set must be to be loaded | [`set`], [`problem`] |
 //! | why a big set is not slow | `slice`, `demand` |
+//! | why a request was denied, and what would change that | [`explain`], [`near_miss`], `suggest` |
+//! | policy tests, comparisons, formatting | [`suite`], [`compare`], [`corpus`], [`format`] |
 //! | the baseline and the presets | [`baseline`] |
 
 mod approval_lint;
 pub mod baseline;
 mod cedar_request;
+pub mod compare;
+pub mod corpus;
 pub mod decision;
 mod demand;
+pub mod directory;
+pub mod document;
 pub mod engine;
+pub mod explain;
 mod facts;
+pub mod format;
+pub mod near_miss;
 pub mod problem;
 pub mod request;
 pub mod set;
 mod slice;
 pub mod source;
+mod suggest;
+pub mod suite;
 mod tree;
 mod vocabulary;
 
 pub use baseline::{DEFAULT_POLICY_SRC, DataError, Preset, builtin_tools};
 pub use cedar_request::RequestError;
 pub use decision::{CallDecision, Cause, Decision, Effect, PartDecision, PolicyInfo, Verdict};
+pub use document::{DocumentError, RequestDocument};
 pub use engine::{Engine, evaluate_with_context};
+pub use explain::Explanation;
+pub use near_miss::NearMiss;
 pub use problem::{Finding, LoadError, Problem};
 pub use request::{Allowlist, CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch};
 pub use set::Snapshot;

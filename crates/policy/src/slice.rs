@@ -33,8 +33,6 @@ pub(crate) struct Slice {
     pub(crate) set: PolicySet,
     /// What they look at. If that is not `context.approved`, one evaluation says it all.
     pub(crate) demands: Demands,
-    /// Their positions in the snapshot.
-    pub(crate) members: Vec<usize>,
 }
 
 /// What one policy brings to the index.
@@ -137,7 +135,6 @@ impl SliceIndex {
             // INVARIANT: ids are unique in a snapshot, so a set of its static policies can always be made. Were it not so, the
             // empty set would deny.
             set: PolicySet::from_policies(entries.iter().map(|entry| entry.policy.clone())).unwrap_or_default(),
-            members: members.into_iter().collect(),
         }
     }
 }

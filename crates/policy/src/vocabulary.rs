@@ -29,8 +29,7 @@ pub enum VocabularyError {
 
 /// The schema and the names that requests are built from.
 pub(crate) struct Vocabulary {
-    pub(crate) schema: Schema,
-    pub(crate) validator: Validator,
+    validator: Validator,
     user: EntityTypeName,
     agent: EntityTypeName,
     service: EntityTypeName,
@@ -104,8 +103,7 @@ impl Vocabulary {
             egress: values("Palyra::Egress", EgressEnforcementMode::ALL, |mode| mode.as_str())?,
             capabilities: values("Palyra::Capability", ToolCapability::ALL, |capability| capability.as_str())?,
             last_second: RwLock::new(None),
-            validator: Validator::new(schema.clone()),
-            schema,
+            validator: Validator::new(schema),
         }))
     }
 
@@ -235,9 +233,10 @@ mod tests {
     #[test]
     fn the_schema_and_the_vocabulary_name_the_same_actions() {
         let vocabulary = Vocabulary::load().unwrap();
-        let groups: BTreeSet<_> = vocabulary.schema.action_groups().map(|uid| uid.id().unescaped().to_owned()).collect();
+        let groups: BTreeSet<_> = vocabulary.validator.schema().action_groups().map(|uid| uid.id().unescaped().to_owned()).collect();
         let declared: BTreeSet<_> = vocabulary
-            .schema
+            .validator
+            .schema()
             .actions()
             .map(|uid| uid.id().unescaped().to_owned())
             .filter(|action| !groups.contains(action))

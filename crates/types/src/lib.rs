@@ -15,11 +15,13 @@
 //! | paths and hosts | [`path`], [`host`] |
 //! | text that is safe to show to a person | [`visible`] |
 //! | time | [`clock`] |
+//! | where the state directory is | [`home`] |
 //! | digests | [`digest`] |
 
 pub mod action;
 pub mod clock;
 pub mod digest;
+pub mod home;
 pub mod host;
 pub mod id;
 pub mod name;
@@ -35,6 +37,7 @@ pub mod word;
 pub use action::Action;
 pub use clock::{Clock, Timestamp};
 pub use digest::Sha256Digest;
+pub use home::StateHome;
 pub use host::HostName;
 pub use name::{Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName};
 pub use path::AbsolutePath;

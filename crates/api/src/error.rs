@@ -1,0 +1,25 @@
+//! The one shape of errors: `{ "error": { "code", "message", "help", "request_id" } }`.
+
+use serde::{Deserialize, Serialize};
+
+/// An error as it goes over the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorDetail,
+}
+
+/// What happened and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// A word for programs.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// The request it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}

@@ -1,0 +1,5 @@
+//! The commands, one file each.
+
+pub(crate) mod policy;
+pub(crate) mod status;
+pub(crate) mod tour;

@@ -1,0 +1,58 @@
+//! `palyra policy check`: loads policies the way a daemon would and tells everything that is wrong.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use palyra_policy::{Finding, Layer};
+use palyra_types::Sha256Digest;
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    exit::Exit,
+    report,
+    selection::Selection,
+    terminal::{GOOD, Terminal},
+};
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// .cedar files or directories of them. Without any, the installed policies.
+    paths: Vec<PathBuf>,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    baseline: usize,
+    operator: usize,
+    digest: Sha256Digest,
+    warnings: &'a [Finding],
+}
+
+pub(crate) fn run(args: &CheckArgs, terminal: &Terminal) -> Outcome {
+    let mut selection = args.selection.clone();
+    selection.policies.extend(args.paths.iter().cloned());
+    let selected = selection.load(terminal)?;
+    let count = |layer| selected.set.policies().filter(|policy| policy.layer == layer).count();
+    let (baseline, operator) = (count(Layer::Baseline), count(Layer::Operator));
+    let warnings = selected.set.warnings();
+    if terminal.json {
+        terminal.document("policy.check", Report { baseline, operator, digest: selected.set.digest(), warnings });
+    } else {
+        for warning in warnings {
+            report::finding(warning, "warning", terminal);
+        }
+        terminal.out(format!(
+            "{} {operator} operator policies from {} are sound, over {baseline} of the baseline",
+            terminal.paint(GOOD, "✔"),
+            selected.origin
+        ));
+        terminal.out(format!("  digest {}", selected.set.digest()));
+    }
+    Ok(if args.strict && !warnings.is_empty() { Exit::Failure } else { Exit::Ok })
+}

@@ -1,0 +1,133 @@
+//! `palyra policy diff A B`: what one policy set decides differently from another, newly allowed first and in red.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use palyra_policy::{
+    PolicyEvaluationConfig, Preset, Snapshot, builtin_tools,
+    compare::{Change, Comparison, Side, compare},
+    corpus::{builtin, witnesses},
+    request::{CallRequest, PolicyRequestContext},
+    suite::{DEFAULT_CLOCK, Suite},
+};
+use palyra_types::{AbsolutePath, Timestamp, WorkspaceName};
+
+use crate::{
+    Outcome,
+    exit::Exit,
+    failure::Failure,
+    selection::{HERE, Selected, Selection},
+    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT},
+};
+
+#[derive(Args)]
+pub(crate) struct DiffArgs {
+    /// The set before: a preset's name, a .cedar file or a directory of them.
+    before: String,
+    /// The set after.
+    after: String,
+    /// Requests from these test files instead of the built-in corpus. Can be given again.
+    #[arg(long, value_name = "PATH")]
+    corpus: Vec<PathBuf>,
+    /// Take [policy] and [[workspace]] for both sides from this configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Exit 1 if anything is newly allowed.
+    #[arg(long)]
+    exit_code: bool,
+}
+
+pub(crate) fn run(args: &DiffArgs, terminal: &Terminal) -> Outcome {
+    let (mut before, mut after) = (args.side(&args.before, terminal)?, args.side(&args.after, terminal)?);
+    let requests =
+        corpus(&args.corpus, &[&before.set, &after.set], &mut [&mut before.config, &mut after.config])?;
+    let comparison = compare(
+        Side { set: &before.set, config: &before.config },
+        Side { set: &after.set, config: &after.config },
+        &requests,
+    );
+    let newly_allowed = comparison.flips.iter().any(|flip| flip.change == Change::NewlyAllowed);
+    if terminal.json {
+        terminal.document("policy.diff", &comparison);
+    } else {
+        show(&comparison, terminal);
+    }
+    Ok(if args.exit_code && newly_allowed { Exit::Failure } else { Exit::Ok })
+}
+
+impl DiffArgs {
+    fn side(&self, name: &str, terminal: &Terminal) -> Result<Selected, Failure> {
+        let preset = Preset::parse(name).ok().filter(|_| !Path::new(name).exists());
+        let policies = if preset.is_some() { Vec::new() } else { vec![PathBuf::from(name)] };
+        Selection { preset, policies, config: self.config.clone() }.load(terminal)
+    }
+}
+
+/// The requests of test files, or the built-in corpus and the witnesses of these sets. The built-in requests are made in a workspace
+/// that is added to the configurations.
+pub(crate) fn corpus(
+    files: &[PathBuf],
+    sets: &[&Snapshot],
+    configs: &mut [&mut PolicyEvaluationConfig],
+) -> Result<Vec<(CallRequest, PolicyRequestContext)>, Failure> {
+    if !files.is_empty() {
+        let mut requests = Vec::new();
+        for path in files {
+            for suite in Suite::read_all(path)? {
+                for config in configs.iter_mut() {
+                    config.workspaces.extend(suite.config.workspaces.clone());
+                }
+                requests.extend(suite.cases.into_iter().map(|case| (case.call, case.context)));
+            }
+        }
+        return Ok(requests);
+    }
+    let broken = |error: String| Failure::new(Exit::Failure, "broken_build", "the built-in corpus cannot be used", error, "");
+    let root = AbsolutePath::parse("/workspace").map_err(|error| broken(error.to_string()))?;
+    let name = WorkspaceName::parse(HERE).map_err(|error| broken(error.to_string()))?;
+    for config in configs {
+        config.workspaces.insert(name.clone(), root.clone());
+    }
+    let clock = Timestamp::parse(DEFAULT_CLOCK).map_err(|error| broken(error.to_string()))?;
+    let tools = builtin_tools()?;
+    let documents = builtin(&root).into_iter().chain(sets.iter().flat_map(|set| witnesses(set, &root)));
+    let mut requests: Vec<(CallRequest, PolicyRequestContext)> = Vec::new();
+    // A witness is made from literals, and a literal may fit nowhere; such a request is no request.
+    for request in documents.filter_map(|document| document.read(clock, &tools).ok()) {
+        if !requests.contains(&request) {
+            requests.push(request);
+        }
+    }
+    Ok(requests)
+}
+
+/// Prints what changed, group by group.
+pub(crate) fn show(comparison: &Comparison, terminal: &Terminal) {
+    let mut last = None;
+    for flip in &comparison.flips {
+        if last != Some(flip.change) {
+            let style = match flip.change {
+                Change::NewlyAllowed => BAD,
+                Change::NewlyAsked | Change::NoLongerUnasked => WAIT,
+                Change::NewlyDenied => GOOD,
+            };
+            let count = comparison.flips.iter().filter(|other| other.change == flip.change).count();
+            terminal.out(terminal.paint(style, &format!("{} {} ({count})", glyph(flip.change), flip.change.title())));
+            last = Some(flip.change);
+        }
+        terminal.out(format!("  {}", flip.request));
+        let by = if flip.by.is_empty() { flip.reason.clone() } else { format!("by {}", flip.by.join(", ")) };
+        terminal.out(terminal.paint(DIM, &format!("      {} → {}, {by}", flip.before, flip.after)));
+    }
+    let summary = format!("{} of {} requests are decided differently", comparison.flips.len(), comparison.tried);
+    terminal.out(terminal.paint(BOLD, &summary));
+}
+
+const fn glyph(change: Change) -> &'static str {
+    match change {
+        Change::NewlyAllowed => "▲▲",
+        Change::NewlyAsked => "▲",
+        Change::NewlyDenied => "▼▼",
+        Change::NoLongerUnasked => "▼",
+    }
+}

@@ -1,0 +1,85 @@
+//! `palyra policy simulate`: decides many requests, and shows what candidate policies would change.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use palyra_policy::{
+    Snapshot, Verdict,
+    compare::{Comparison, Side, compare, describe},
+    directory::read_policies,
+};
+use serde::Serialize;
+
+use super::diff::{corpus, show};
+use crate::{
+    Outcome,
+    exit::Exit,
+    selection::Selection,
+    terminal::{DIM, Terminal},
+};
+
+#[derive(Args)]
+pub(crate) struct SimulateArgs {
+    /// Requests from test files. Without any, a built-in corpus and what the policies talk about.
+    requests: Vec<PathBuf>,
+    /// Candidate policies on top of the set. Only what they change is shown. Can be given again.
+    #[arg(long, value_name = "PATH")]
+    with: Vec<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+#[derive(Serialize)]
+struct Line {
+    request: String,
+    verdict: Verdict,
+    reason: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Report {
+    Decisions { decisions: Vec<Line> },
+    Changes(Comparison),
+}
+
+pub(crate) fn run(args: &SimulateArgs, terminal: &Terminal) -> Outcome {
+    let mut selected = args.selection.load(terminal)?;
+    let mut sources = selected.sources.clone();
+    for path in &args.with {
+        sources.extend(read_policies(path)?);
+    }
+    let candidate = Snapshot::load(&sources)?;
+    let requests = corpus(&args.requests, &[&selected.set, &candidate], &mut [&mut selected.config])?;
+    if !args.with.is_empty() {
+        let before = Side { set: &selected.set, config: &selected.config };
+        let after = Side { set: &candidate, config: &selected.config };
+        let comparison = compare(before, after, &requests);
+        if terminal.json {
+            terminal.document("policy.simulation", Report::Changes(comparison));
+        } else {
+            show(&comparison, terminal);
+        }
+        return Ok(Exit::Ok);
+    }
+    let decisions: Vec<Line> = requests
+        .iter()
+        .map(|(call, context)| {
+            let decision = selected.set.decide_call(call, context, &selected.config);
+            let reason = decision.deciding().next().map_or_else(String::new, |part| part.decision.reason());
+            Line { request: describe(call, context), verdict: decision.verdict, reason }
+        })
+        .collect();
+    if terminal.json {
+        terminal.document("policy.simulation", Report::Decisions { decisions });
+        return Ok(Exit::Ok);
+    }
+    for line in &decisions {
+        terminal.out(format!("{}  {}", terminal.verdict(line.verdict), line.request));
+        terminal.out(terminal.paint(DIM, &format!("         {}", line.reason)));
+    }
+    let count = |verdict| decisions.iter().filter(|line| line.verdict == verdict).count();
+    let (allowed, asked, denied) = (count(Verdict::Allow), count(Verdict::Ask), count(Verdict::Deny));
+    terminal.talk(format!("{} requests: {allowed} allowed, {asked} asked, {denied} denied", decisions.len()));
+    Ok(Exit::Ok)
+}

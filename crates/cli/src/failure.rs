@@ -1,0 +1,81 @@
+//! Why a command failed, in the three lines that people see: what, why, what next.
+
+use palyra_policy::{DataError, DocumentError, Finding, LoadError, suite::SuiteError};
+
+use crate::exit::Exit;
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// A word for programs.
+    pub(crate) code: &'static str,
+    /// What happened.
+    pub(crate) what: String,
+    /// Why.
+    pub(crate) cause: String,
+    /// What to do next.
+    pub(crate) help: String,
+    /// The places in policy files it is about, if any.
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Failure {
+    /// A failure that is about no policy file.
+    pub(crate) fn new(
+        exit: Exit,
+        code: &'static str,
+        what: impl Into<String>,
+        cause: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self { exit, code, what: what.into(), cause: cause.into(), help: help.into(), findings: Vec::new() }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        let (cause, help) = match error.findings.first() {
+            Some(first) => (format!("{}: {}", first.location, first.problem), first.problem.advice()),
+            None => (error.to_string(), String::new()),
+        };
+        let count = error.findings.len();
+        let what = format!("the policies cannot be loaded: {count} {}", if count == 1 { "problem" } else { "problems" });
+        Self { findings: error.findings, ..Self::new(Exit::Failure, "policies_invalid", what, cause, help) }
+    }
+}
+
+impl From<Finding> for Failure {
+    fn from(finding: Finding) -> Self {
+        let what = format!("{} cannot be used", finding.location.file);
+        Self::new(Exit::Failure, finding.problem.code(), what, finding.problem.to_string(), finding.problem.advice())
+    }
+}
+
+impl From<SuiteError> for Failure {
+    fn from(error: SuiteError) -> Self {
+        match error {
+            SuiteError::Policies(error) => error.into(),
+            SuiteError::File(finding) => finding.into(),
+            other => {
+                let help = other.advice();
+                Self::new(Exit::Failure, "tests_invalid", "the policy tests cannot be read", other.to_string(), help)
+            }
+        }
+    }
+}
+
+impl From<DocumentError> for Failure {
+    fn from(error: DocumentError) -> Self {
+        let help = error.advice();
+        Self::new(Exit::Usage, "request_invalid", "the request cannot be read", error.to_string(), help)
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        let help = "this is a broken build; install Palyra again";
+        Self::new(Exit::Failure, "broken_build", "built-in data cannot be used", error.to_string(), help)
+    }
+}

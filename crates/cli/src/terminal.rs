@@ -1,0 +1,82 @@
+//! Where output goes and how it looks there. Colour is never the only sign: a glyph and a word always stand beside it.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+};
+
+use anstyle::{AnsiColor, Style};
+use palyra_api::Document;
+use palyra_policy::Verdict;
+use serde::Serialize;
+
+/// The streams of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terminal {
+    /// Whether data is printed as JSON.
+    pub(crate) json: bool,
+    colour_out: bool,
+    colour_err: bool,
+}
+
+impl Terminal {
+    /// Looks at the streams and at `NO_COLOR`.
+    pub(crate) fn detect(json: bool) -> Self {
+        let colour = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && env::var_os("TERM").is_none_or(|term| term != "dumb");
+        Self { json, colour_out: colour && io::stdout().is_terminal(), colour_err: colour && io::stderr().is_terminal() }
+    }
+
+    /// Prints a line of data. A reader that went away is no error: `palyra … | head` is fine.
+    pub(crate) fn out(&self, line: impl AsRef<str>) {
+        let _ = writeln!(io::stdout().lock(), "{}", line.as_ref());
+    }
+
+    /// Prints a line of talk.
+    pub(crate) fn talk(&self, line: impl AsRef<str>) {
+        let _ = writeln!(io::stderr().lock(), "{}", line.as_ref());
+    }
+
+    /// Prints a document.
+    pub(crate) fn document<T: Serialize>(&self, kind: &str, data: T) {
+        match serde_json::to_string_pretty(&Document::new(kind, data)) {
+            Ok(text) => self.out(text),
+            Err(error) => self.talk(format!("error: the document cannot be written: {error}")),
+        }
+    }
+
+    /// Text on stdout in a style.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        paint(self.colour_out, style, text)
+    }
+
+    /// Text on stderr in a style.
+    pub(crate) fn paint_err(&self, style: Style, text: &str) -> String {
+        paint(self.colour_err, style, text)
+    }
+
+    /// A verdict with its glyph, its word and its colour.
+    pub(crate) fn verdict(&self, verdict: Verdict) -> String {
+        let (glyph, style) = match verdict {
+            Verdict::Allow => ("✔", GOOD),
+            Verdict::Ask => ("?", WAIT),
+            Verdict::Deny => ("✖", BAD),
+        };
+        self.paint(style, &format!("{glyph} {verdict:<5}"))
+    }
+}
+
+/// Fine.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// Wants a person.
+pub(crate) const WAIT: Style = AnsiColor::Yellow.on_default().bold();
+/// Wrong or refused.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Beside the point.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// A heading.
+pub(crate) const BOLD: Style = Style::new().bold();
+
+fn paint(colour: bool, style: Style, text: &str) -> String {
+    if colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}

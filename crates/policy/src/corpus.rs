@@ -1,0 +1,263 @@
+//! Requests to compare policy sets with.
+//!
+//! The built-in corpus asks, for several principals, every action on a fitting resource and tool calls in every tier and egress mode.
+//! To it come witnesses: requests made from the names and literals in the policies themselves, so that a rule about one command, one path
+//! or one host is exercised by a request that meets it, and by one that does not.
+
+use std::collections::BTreeSet;
+
+use cedar_policy::{
+    ActionConstraint, EntityUid, PrincipalConstraint, ResourceConstraint,
+    pst::{BinaryOp, Clause, Expr, Literal},
+};
+use palyra_types::{AbsolutePath, Action, EgressEnforcementMode, Resource, SandboxTier};
+
+use crate::{
+    demand::ContextKey,
+    document::RequestDocument,
+    set::{LoadedPolicy, Snapshot},
+    tree::{children, is_context},
+};
+
+/// Who asks in the built-in corpus.
+const PRINCIPALS: &[&str] =
+    &["agent:any", "user:any", "user:any@owner", "user:any@admin", "user:any@operator", "service:any"];
+
+/// What is run in the built-in corpus.
+const COMMANDS: &[&[&str]] =
+    &[&["/usr/bin/cargo", "test"], &["/bin/bash", "-c", "ls"], &["/bin/rm", "-rf", "build"], &["/usr/bin/palyra", "status"]];
+
+/// Requests that need no policy to think of. `workspace` is a directory inside the workspace called `workspace`.
+#[must_use]
+pub fn builtin(workspace: &AbsolutePath) -> Vec<RequestDocument> {
+    let mut corpus = Vec::new();
+    for principal in PRINCIPALS {
+        for &action in Action::ALL {
+            for resource in samples(action, workspace) {
+                let plain = request(principal, action, &resource);
+                match action {
+                    Action::ToolExecute => corpus.extend(tool_calls(&plain)),
+                    _ => corpus.push(plain),
+                }
+            }
+        }
+    }
+    corpus
+}
+
+/// Requests that the policies of a set talk about.
+#[must_use]
+pub fn witnesses(set: &Snapshot, workspace: &AbsolutePath) -> Vec<RequestDocument> {
+    set.policies.iter().flat_map(|policy| witnesses_of(policy, set, workspace)).collect()
+}
+
+fn request(principal: &str, action: Action, resource: &str) -> RequestDocument {
+    RequestDocument {
+        principal: Some(principal.to_owned()),
+        action: Some(action),
+        resource: Resource::parse(resource).ok(),
+        workspace: palyra_types::WorkspaceName::parse("workspace").ok(),
+        ..RequestDocument::default()
+    }
+}
+
+fn tool_calls(plain: &RequestDocument) -> Vec<RequestDocument> {
+    let is_process = plain.resource.as_ref().is_some_and(|resource| resource.id() == "process.run");
+    let commands: &[&[&str]] = if is_process { COMMANDS } else { &[&[]] };
+    let mut calls = Vec::new();
+    for command in commands {
+        for &tier in SandboxTier::ALL {
+            for &egress in EgressEnforcementMode::ALL {
+                let run = (!command.is_empty()).then(|| command.iter().map(|&word| word.to_owned()).collect());
+                calls.push(RequestDocument { run, tier: Some(tier), egress: Some(egress), ..plain.clone() });
+            }
+        }
+    }
+    calls
+}
+
+/// Fitting resources for an action.
+fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
+    let one = |resource: &str| vec![resource.to_owned()];
+    match action {
+        Action::ToolExecute => {
+            ["process.run", "fs.read", "fs.write", "unknown.tool"].map(|tool| format!("tool:{tool}")).to_vec()
+        }
+        Action::FsRead | Action::FsWrite => vec![format!("path:{workspace}/file"), "path:/etc/passwd".to_owned()],
+        Action::NetConnect => one("host:example.org"),
+        Action::SkillExecute | Action::SkillInstall | Action::SkillGrant | Action::SkillRemove | Action::SkillQuarantine => {
+            one("skill:any")
+        }
+        Action::VaultGet | Action::VaultUse | Action::VaultPut | Action::VaultDelete => one("secret:global/any"),
+        Action::MemorySearch | Action::MemoryList | Action::MemoryPut | Action::MemoryDelete | Action::MemoryPurge => {
+            one("memory:any")
+        }
+        Action::CronCreate | Action::CronPause | Action::CronDelete => one("cron:any"),
+        Action::ApprovalAnswer => one("approval:any"),
+        Action::PolicyRead | Action::PolicyWrite => one("policy:active"),
+        Action::PostureSet => one("tool:process.run"),
+        Action::JournalRead | Action::JournalErase => one("journal:local"),
+        Action::DevicePair | Action::DeviceRevoke => one("device:any"),
+        Action::TokenCreate | Action::TokenRevoke => one("token:any"),
+        Action::MemberManage => one("member:any"),
+        Action::McpManage => one("mcp:any"),
+        Action::ToolList
+        | Action::SkillList
+        | Action::DaemonStatus
+        | Action::DaemonConfigure
+        | Action::DaemonStop
+        | Action::VaultList
+        | Action::VaultAdminister
+        | Action::CronList
+        | Action::ApprovalList
+        | Action::DeviceList
+        | Action::TokenList
+        | Action::MemberList
+        | Action::McpList => one("daemon:local"),
+    }
+}
+
+fn witnesses_of(policy: &LoadedPolicy, set: &Snapshot, workspace: &AbsolutePath) -> Vec<RequestDocument> {
+    let mut documents = Vec::new();
+    for action in actions_of(policy, set) {
+        for principal in principals_of(policy) {
+            let resources = resources_of(policy).unwrap_or_else(|| samples(action, workspace));
+            for resource in resources {
+                let plain = request(&principal, action, &resource);
+                let mut meeting = plain.clone();
+                for clause in policy.tree.clauses() {
+                    let (Clause::When(expr) | Clause::Unless(expr)) = clause;
+                    meet(expr, &mut meeting);
+                }
+                if meeting != plain {
+                    documents.push(meeting);
+                }
+                documents.push(plain);
+            }
+        }
+    }
+    documents
+}
+
+fn actions_of(policy: &LoadedPolicy, set: &Snapshot) -> BTreeSet<Action> {
+    let of = |wanted: &[EntityUid]| {
+        let is_wanted = |action: Action| {
+            let name = set.vocabulary.action(action);
+            name.is_some_and(|name| wanted.iter().any(|wanted| name.uid == *wanted || name.groups.contains(wanted)))
+        };
+        Action::ALL.iter().copied().filter(|&action| is_wanted(action)).collect()
+    };
+    match policy.cedar.action_constraint() {
+        // A rule about everything is met by the actions that matter most.
+        ActionConstraint::Any => [Action::ToolExecute, Action::FsRead, Action::FsWrite, Action::NetConnect].into(),
+        ActionConstraint::Eq(uid) => of(&[uid]),
+        ActionConstraint::In(uids) => of(&uids),
+    }
+}
+
+fn principals_of(policy: &LoadedPolicy) -> Vec<String> {
+    let named = |uid: &EntityUid| match uid.type_name().basename() {
+        "Role" => format!("user:any@{}", uid.id().unescaped()),
+        kind => format!("{}:{}", kind.to_lowercase(), uid.id().unescaped()),
+    };
+    match policy.cedar.principal_constraint() {
+        PrincipalConstraint::Any => ["agent:any", "user:any"].map(str::to_owned).to_vec(),
+        PrincipalConstraint::Is(of) => vec![format!("{}:any", of.basename().to_lowercase())],
+        PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => vec![named(&uid)],
+    }
+}
+
+/// The resources that the scope names, or `None` if it names none.
+fn resources_of(policy: &LoadedPolicy) -> Option<Vec<String>> {
+    let (uid, exact) = match policy.cedar.resource_constraint() {
+        ResourceConstraint::Any | ResourceConstraint::Is(_) => return None,
+        ResourceConstraint::Eq(uid) => (uid, true),
+        ResourceConstraint::In(uid) | ResourceConstraint::IsIn(_, uid) => (uid, false),
+    };
+    let id = uid.id().unescaped();
+    let resource = match (uid.type_name().basename(), exact) {
+        ("ToolGroup", _) => format!("tool:{id}.any"),
+        ("SecretScope", _) => format!("secret:{id}/any"),
+        ("Path", false) => format!("path:{}/witness", id.trim_end_matches('/')),
+        ("Host", false) => format!("host:witness.{id}"),
+        ("CronJob", _) => format!("cron:{id}"),
+        ("PolicySet", _) => format!("policy:{id}"),
+        ("McpServer", _) => format!("mcp:{id}"),
+        (other, _) => format!("{}:{id}", other.to_lowercase()),
+    };
+    Resource::parse(&resource).is_ok().then(|| vec![resource])
+}
+
+/// Fills in what the conditions compare the context with. Contradicting conditions overwrite each other; a witness is a try.
+fn meet(expr: &Expr, document: &mut RequestDocument) {
+    match expr {
+        Expr::BinaryOp { op: BinaryOp::Eq, left, right } => match (&**left, &**right) {
+            (place, Expr::Literal(value)) | (Expr::Literal(value), place) => fill(place, value, document),
+            _ => {}
+        },
+        Expr::BinaryOp { op: BinaryOp::Contains, left, right } => match (&**left, &**right) {
+            (Expr::GetAttr { expr, attr }, Expr::Literal(Literal::String(word))) if attr == "args" && is_process(expr) => {
+                run_of(document).push(word.to_string());
+            }
+            (Expr::Set(items), place) => {
+                if let Some(Expr::Literal(value)) = items.first().map(|item| &**item) {
+                    fill(place, value, document);
+                }
+            }
+            _ => {}
+        },
+        other => children(other).into_iter().for_each(|part| meet(part, document)),
+    }
+}
+
+fn fill(place: &Expr, value: &Literal, document: &mut RequestDocument) {
+    let Expr::GetAttr { expr, attr } = place else { return };
+    let word = match value {
+        Literal::String(text) => text.to_string(),
+        Literal::EntityUID(uid) => uid.eid.to_string(),
+        Literal::Long(number) => number.to_string(),
+        _ => return,
+    };
+    if is_process(expr) {
+        let run = run_of(document);
+        match attr.as_str() {
+            "program" => set_word(run, 0, word),
+            "name" => set_word(run, 0, format!("/usr/bin/{word}")),
+            "arg1" => set_word(run, 1, word),
+            "arg2" => set_word(run, 2, word),
+            // A command is quoted; only the plain ones are taken apart here.
+            "command" if !word.contains('\'') => *run = word.split(' ').map(str::to_owned).collect(),
+            _ => {}
+        }
+    } else if is_context(expr) {
+        match ContextKey::parse(attr) {
+            Ok(ContextKey::Tier) => document.tier = word.parse().ok(),
+            Ok(ContextKey::Egress) => document.egress = word.parse().ok(),
+            Ok(ContextKey::Posture) => document.posture = word.parse().ok(),
+            Ok(ContextKey::Channel) => document.channel = word.parse().ok(),
+            Ok(ContextKey::Workspace) => document.workspace = word.parse().ok(),
+            Ok(ContextKey::DeviceId) => document.device_id = word.parse().ok(),
+            Ok(ContextKey::TokenId) => document.token_id = word.parse().ok(),
+            Ok(ContextKey::OnBehalfOf) => document.on_behalf_of = Some(format!("user:{word}")),
+            Ok(ContextKey::Port) => document.port = word.parse().ok(),
+            _ => {}
+        }
+    }
+}
+
+fn is_process(expr: &Expr) -> bool {
+    matches!(expr, Expr::GetAttr { expr, attr } if is_context(expr) && attr == "process")
+}
+
+fn run_of(document: &mut RequestDocument) -> &mut Vec<String> {
+    document.run.get_or_insert_with(|| vec!["/usr/bin/any".to_owned()])
+}
+
+fn set_word(run: &mut Vec<String>, position: usize, word: String) {
+    while run.len() <= position {
+        run.push("any".to_owned());
+    }
+    if let Some(place) = run.get_mut(position) {
+        *place = word;
+    }
+}

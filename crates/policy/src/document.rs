@@ -1,0 +1,279 @@
+//! A request as people write it, in TOML or JSON: for `policy explain`, `simulate`, test files and corpora.
+//!
+//! Parsed once into a [`CallRequest`] and a [`PolicyRequestContext`]. What is left out takes the value that a newcomer would expect:
+//! the tool's name from the resource, its capabilities from the table of built-in tools, its posture from its capabilities.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use palyra_types::{
+    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
+    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolMetadata, ToolName, WorkspaceName,
+    host::HostError,
+    id::{RunId, SessionId},
+    path::PathError,
+    principal::PrincipalError,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::request::{CallRequest, PolicyRequest, PolicyRequestContext, Touch};
+
+/// A request as people write it. Every field can be left to a default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RequestDocument {
+    /// Who asks, such as `agent:claude` or `user:ada@owner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What they want to do, such as `tool.execute`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<Action>,
+    /// What they want to do it with, such as `tool:process.run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<Resource>,
+    /// The program, absolute, and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Vec<String>>,
+    /// The working directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<AbsolutePath>,
+    /// Paths that the call reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Vec<AbsolutePath>>,
+    /// Paths that the call writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Vec<AbsolutePath>>,
+    /// Hosts that the call connects to: `example.org` or `example.org:8443`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// The configured workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceName>,
+    /// The posture of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub posture: Option<Posture>,
+    /// The tier of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<SandboxTier>,
+    /// The egress mode of the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressEnforcementMode>,
+    /// What the tool needs from the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<BTreeSet<ToolCapability>>,
+    /// The tool that the request is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<ToolName>,
+    /// The skill that the request is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill_id: Option<SkillId>,
+    /// The surface that received it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
+    /// The device it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_id: Option<DeviceId>,
+    /// The session it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The run it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The token it was made with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<TokenId>,
+    /// The user an agent or a service acts for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
+    /// The port of a `net.connect`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// When; else the clock of the test file or of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub now: Option<Timestamp>,
+}
+
+macro_rules! fill {
+    ($this:ident, $defaults:ident, [$($field:ident),+ $(,)?]) => {
+        Self { $($field: $this.$field.or_else(|| $defaults.$field.clone()),)+ }
+    };
+}
+
+impl RequestDocument {
+    /// This document, with what it leaves out taken from another.
+    #[must_use]
+    pub fn or(self, defaults: &Self) -> Self {
+        fill!(
+            self,
+            defaults,
+            [
+                principal, action, resource, run, cwd, reads, writes, hosts, workspace, posture, tier, egress, capabilities,
+                tool_name, skill_id, channel, device_id, session_id, run_id, token_id, on_behalf_of, port, now,
+            ]
+        )
+    }
+
+    /// Reads the document: the call and its context.
+    ///
+    /// # Errors
+    /// When something required is missing or something given makes no sense.
+    pub fn read(
+        &self,
+        now: Timestamp,
+        tools: &BTreeMap<ToolName, ToolMetadata>,
+    ) -> Result<(CallRequest, PolicyRequestContext), DocumentError> {
+        let principal = self.principal.as_deref().ok_or(DocumentError::Missing("principal"))?;
+        let request = PolicyRequest {
+            principal: Principal::parse(principal)?,
+            action: self.action.ok_or(DocumentError::Missing("action"))?,
+            resource: self.resource.clone().ok_or(DocumentError::Missing("resource"))?,
+        };
+        let tool_name = match (&self.tool_name, &request.resource) {
+            (None, Resource::Tool(tool)) => Some(tool.clone()),
+            (named, _) => named.clone(),
+        };
+        let known = tool_name.as_ref().and_then(|name| tools.get(name));
+        let capabilities = self
+            .capabilities
+            .clone()
+            .or_else(|| known.map(|tool| tool.capabilities.clone()))
+            .unwrap_or_default();
+        let asks = capabilities.iter().any(|capability| capability.is_sensitive());
+        let default_posture = if asks { Posture::AskEachTime } else { Posture::AlwaysAllow };
+        let context = PolicyRequestContext {
+            now: self.now.unwrap_or(now),
+            device_id: self.device_id.clone(),
+            channel: self.channel.clone(),
+            session_id: self.session_id,
+            run_id: self.run_id,
+            token_id: self.token_id.clone(),
+            on_behalf_of: self.on_behalf_of.as_deref().map(Principal::parse).transpose()?,
+            tool_name,
+            skill_id: match (&self.skill_id, &request.resource) {
+                (None, Resource::Skill(skill)) => Some(skill.clone()),
+                (named, _) => named.clone(),
+            },
+            capabilities,
+            workspace: self.workspace.clone(),
+            process: self.process()?,
+            port: self.port,
+            posture: self.posture.unwrap_or(default_posture),
+            tier: self.tier,
+            egress: self.egress,
+        };
+        Ok((CallRequest { request, touches: self.touches()? }, context))
+    }
+
+    fn process(&self) -> Result<Option<Process>, DocumentError> {
+        match self.run.as_deref() {
+            None if self.cwd.is_some() => Err(DocumentError::CwdWithoutRun),
+            None => Ok(None),
+            Some([]) => Err(DocumentError::EmptyRun),
+            Some([program, args @ ..]) => Ok(Some(Process {
+                program: AbsolutePath::parse(program).map_err(DocumentError::Program)?,
+                args: args.to_vec(),
+                cwd: self.cwd.clone(),
+            })),
+        }
+    }
+
+    fn touches(&self) -> Result<Vec<Touch>, DocumentError> {
+        let reads = self.reads.iter().flatten().map(|path| Ok(Touch::Read(path.clone())));
+        let writes = self.writes.iter().flatten().map(|path| Ok(Touch::Write(path.clone())));
+        let hosts = self.hosts.iter().flatten().map(|host| connect(host));
+        reads.chain(writes).chain(hosts).collect()
+    }
+}
+
+/// Reads `host` or `host:port`; port 443 if none is given. An IPv6 address with a port stands in brackets.
+fn connect(text: &str) -> Result<Touch, DocumentError> {
+    let split = text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let (host, port) = match split {
+        Some((host, port)) => (host, port.parse().map_err(|_| DocumentError::Port(text.to_owned()))?),
+        None => (text, 443),
+    };
+    Ok(Touch::Connect(HostName::parse(host)?, port))
+}
+
+/// Why a written request could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// A required field is missing.
+    #[error("the request has no `{0}`")]
+    Missing(&'static str),
+    /// `cwd` without `run`.
+    #[error("the request has a `cwd` but runs nothing")]
+    CwdWithoutRun,
+    /// `run` is empty.
+    #[error("`run` is empty; it lists the program and its arguments")]
+    EmptyRun,
+    /// The program is not an absolute path.
+    #[error("the program of `run` must be resolved: {0}")]
+    Program(PathError),
+    /// A port that is none.
+    #[error("`{}` does not end in a port number", palyra_types::visible::visible(.0))]
+    Port(String),
+    /// The principal cannot be read.
+    #[error(transparent)]
+    Principal(#[from] PrincipalError),
+    /// A host cannot be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl DocumentError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Missing("principal") => "say who asks, such as `agent:claude`",
+            Self::Missing("action") => "say what they want to do, such as `tool.execute`",
+            Self::Missing(_) => "say what it is about, such as `tool:process.run`",
+            Self::CwdWithoutRun | Self::EmptyRun => "write it like run = [\"/usr/bin/cargo\", \"test\"]",
+            Self::Program(_) => "give the absolute path of the program; `command -v NAME` tells it",
+            Self::Port(_) => "write hosts like `example.org` or `example.org:8443`",
+            Self::Principal(_) => "write it like `agent:claude` or `user:ada@owner`",
+            Self::Host(error) => error.advice(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::builtin_tools;
+
+    fn read(text: &str) -> Result<(CallRequest, PolicyRequestContext), DocumentError> {
+        let document: RequestDocument = toml::from_str(text).unwrap();
+        document.read(Timestamp::from_unix_millis(0), &builtin_tools().unwrap())
+    }
+
+    #[test]
+    fn what_is_left_out_takes_the_value_a_newcomer_would_expect() {
+        let (_, context) =
+            read("principal = 'agent:claude'\naction = 'tool.execute'\nresource = 'tool:process.run'").unwrap();
+        assert_eq!(context.tool_name.unwrap().as_str(), "process.run");
+        assert_eq!(context.capabilities, BTreeSet::from([ToolCapability::ProcessExec]));
+        assert_eq!(context.posture, Posture::AskEachTime);
+    }
+
+    #[test]
+    fn hosts_are_read_with_and_without_a_port() {
+        let port = |text: &str| match connect(text) {
+            Ok(Touch::Connect(host, port)) => format!("{host} {port}"),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(port("example.org"), "example.org 443");
+        assert_eq!(port("example.org:8443"), "example.org 8443");
+        assert_eq!(port("2001:db8::7"), "2001:db8::7 443");
+        assert_eq!(port("[2001:db8::7]:8443"), "2001:db8::7 8443");
+        assert!(connect("example.org:http").is_err());
+    }
+
+    #[test]
+    fn an_incomplete_request_says_what_is_missing() {
+        assert_eq!(read("action = 'tool.execute'"), Err(DocumentError::Missing("principal")));
+        assert_eq!(read("principal = 'agent:claude'"), Err(DocumentError::Missing("action")));
+        let relative = read("principal = 'agent:a'\naction = 'tool.execute'\nresource = 'tool:process.run'\nrun = ['cargo']");
+        assert!(matches!(relative, Err(DocumentError::Program(PathError::Relative(_)))));
+    }
+}
