@@ -1,6 +1,7 @@
 //! Why a command failed, in the three lines that people see: what, why, what next.
 
 use palyra_policy::{DataError, DocumentError, Finding, LoadError, suite::SuiteError};
+use palyra_types::visible::visible_block;
 
 use crate::exit::Exit;
 
@@ -22,7 +23,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure that is about no policy file.
+    /// A failure that is about no policy file. What it quotes is made visible here.
     pub(crate) fn new(
         exit: Exit,
         code: &'static str,
@@ -30,7 +31,15 @@ impl Failure {
         cause: impl Into<String>,
         help: impl Into<String>,
     ) -> Self {
-        Self { exit, code, what: what.into(), cause: cause.into(), help: help.into(), findings: Vec::new() }
+        let shown = |text: String| visible_block(&text);
+        Self {
+            exit,
+            code,
+            what: shown(what.into()),
+            cause: shown(cause.into()),
+            help: shown(help.into()),
+            findings: Vec::new(),
+        }
     }
 }
 

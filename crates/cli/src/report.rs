@@ -34,10 +34,10 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
     for finding in &failure.findings {
         self::finding(finding, "error", terminal);
     }
-    terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), visible_block(&failure.what)));
-    terminal.talk(format!("{} {}", terminal.paint_err(BOLD, "cause:"), visible_block(&failure.cause)));
+    terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
+    terminal.talk(format!("{} {}", terminal.paint_err(BOLD, "cause:"), failure.cause));
     if !failure.help.is_empty() {
-        terminal.talk(format!("{}  {}", terminal.paint_err(BOLD, "help:"), visible_block(&failure.help)));
+        terminal.talk(format!("{}  {}", terminal.paint_err(BOLD, "help:"), failure.help));
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn finding(finding: &Finding, severity: &str, terminal: &Terminal) {
         place.line,
         place.column,
         terminal.paint_err(style, &format!("{severity}:")),
-        visible_block(&finding.problem.to_string())
+        finding.problem
     ));
     if !place.line_text.is_empty() {
         let (number, text) = (place.line.to_string(), place.line_text.replace('\t', " "));
@@ -63,7 +63,7 @@ pub(crate) fn finding(finding: &Finding, severity: &str, terminal: &Terminal) {
             terminal.talk(format!("{indent} | {}{}", " ".repeat(place.column - 1), terminal.paint_err(style, &shorten(&marks))));
         }
     }
-    terminal.talk(format!("   help: {}", visible_block(&finding.problem.advice())));
+    terminal.talk(format!("   help: {}", finding.problem.advice()));
 }
 
 /// An explanation of one decision.

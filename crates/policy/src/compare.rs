@@ -1,10 +1,13 @@
 //! Compares two policy sets over a corpus of requests and groups what changed, what is newly allowed first.
 
+use std::collections::{BTreeSet, HashMap};
+
+use palyra_types::Principal;
 use serde::Serialize;
 
 use crate::{
     decision::{CallDecision, Verdict},
-    request::{CallRequest, PolicyEvaluationConfig, PolicyRequestContext},
+    request::{CallRequest, PolicyEvaluationConfig, PolicyRequestContext, Touch},
     set::Snapshot,
     suite::deciding_policies,
 };
@@ -19,7 +22,7 @@ pub struct Side<'a> {
 }
 
 /// How a decision changed, from what wants most attention to what wants least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Ran only after asking, or not at all; now runs unasked.
@@ -62,8 +65,13 @@ impl Change {
 pub struct Flip {
     /// How it changed.
     pub change: Change,
-    /// The request in one line.
-    pub request: String,
+    /// Who asks.
+    pub who: String,
+    /// What they ask for, in one line.
+    pub what: String,
+    /// The tier and the egress mode it would run with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// The verdict before.
     pub before: Verdict,
     /// The verdict after.
@@ -74,6 +82,17 @@ pub struct Flip {
     pub reason: String,
 }
 
+/// Flips that differ only in who asks and in which plan it would run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlipGroup<'a> {
+    /// The first of them; what it says but for `who` and `plan` is true of all.
+    pub first: &'a Flip,
+    /// Who asks.
+    pub who: BTreeSet<&'a str>,
+    /// The plans.
+    pub plans: BTreeSet<&'a str>,
+}
+
 /// What changed between two sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Comparison {
@@ -81,6 +100,27 @@ pub struct Comparison {
     pub tried: usize,
     /// Those that are decided differently, by [`Change`], then in the order of the corpus.
     pub flips: Vec<Flip>,
+}
+
+impl Comparison {
+    /// The flips, those together that differ only in who asks and in which plan.
+    #[must_use]
+    pub fn groups(&self) -> Vec<FlipGroup<'_>> {
+        let mut groups: Vec<FlipGroup<'_>> = Vec::new();
+        let mut places: HashMap<(Change, &str, Verdict, &[String]), usize> = HashMap::new();
+        for flip in &self.flips {
+            let key = (flip.change, flip.what.as_str(), flip.before, flip.by.as_slice());
+            let place = *places.entry(key).or_insert_with(|| {
+                groups.push(FlipGroup { first: flip, who: BTreeSet::new(), plans: BTreeSet::new() });
+                groups.len() - 1
+            });
+            if let Some(group) = groups.get_mut(place) {
+                group.who.insert(&flip.who);
+                group.plans.extend(flip.plan.as_deref());
+            }
+        }
+        groups
+    }
 }
 
 /// Puts every request to both sets.
@@ -94,7 +134,9 @@ pub fn compare(before: Side<'_>, after: Side<'_>, corpus: &[(CallRequest, Policy
             let change = Change::between(was.verdict, is.verdict)?;
             Some(Flip {
                 change,
-                request: describe(call, context),
+                who: who(&call.request.principal),
+                what: what(call, context),
+                plan: plan(context),
                 before: was.verdict,
                 after: is.verdict,
                 by: deciding_policies(&is).into_iter().map(|id| id.to_string()).collect(),
@@ -110,23 +152,35 @@ pub fn compare(before: Side<'_>, after: Side<'_>, corpus: &[(CallRequest, Policy
 /// A call in one line: who, what, with what, and what of the context bears on it.
 #[must_use]
 pub fn describe(call: &CallRequest, context: &PolicyRequestContext) -> String {
-    let request = &call.request;
-    let mut line = format!("{} {} {}", request.principal, request.action, request.resource);
-    if !request.principal.roles.is_empty() {
-        let roles: Vec<_> = request.principal.roles.iter().map(|role| role.as_str()).collect();
-        line = line.replacen(' ', &format!(" ({}) ", roles.join(", ")), 1);
+    let plan = plan(context).map_or_else(String::new, |plan| format!(" in {plan}"));
+    format!("{} {}{plan}", who(&call.request.principal), what(call, context))
+}
+
+fn who(principal: &Principal) -> String {
+    let roles: Vec<_> = principal.roles.iter().map(|role| role.as_str()).collect();
+    if roles.is_empty() { principal.to_string() } else { format!("{principal} ({})", roles.join(", ")) }
+}
+
+fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
+    let mut words = vec![call.request.action.to_string(), call.request.resource.to_string()];
+    words.extend(context.process.as_ref().map(|process| format!("`{}`", process.command())));
+    words.extend(context.port.map(|port| format!("port {port}")));
+    words.extend(call.touches.iter().map(|touch| match touch {
+        Touch::Read(path) => format!("reading {path}"),
+        Touch::Write(path) => format!("writing {path}"),
+        Touch::Connect(host, port) => format!("connecting to {host}:{port}"),
+    }));
+    words.extend(context.channel.as_ref().map(|channel| format!("by {channel}")));
+    palyra_types::visible::visible(&words.join(" "))
+}
+
+fn plan(context: &PolicyRequestContext) -> Option<String> {
+    match (context.tier, context.egress) {
+        (None, None) => None,
+        (Some(tier), None) => Some(format!("tier {tier}")),
+        (None, Some(egress)) => Some(format!("egress {egress}")),
+        (Some(tier), Some(egress)) => Some(format!("tier {tier} with egress {egress}")),
     }
-    let mut add = |word: &str, value: Option<String>| {
-        if let Some(value) = value {
-            line.push_str(&format!(" {word}={value}"));
-        }
-    };
-    add("run", context.process.as_ref().map(|process| format!("`{}`", process.command())));
-    add("tier", context.tier.map(|tier| tier.to_string()));
-    add("egress", context.egress.map(|egress| egress.to_string()));
-    add("channel", context.channel.as_ref().map(ToString::to_string));
-    add("port", context.port.map(|port| port.to_string()));
-    palyra_types::visible::visible(&line)
 }
 
 fn reason(decision: &CallDecision) -> String {

@@ -61,14 +61,16 @@ fn request(principal: &str, action: Action, resource: &str) -> RequestDocument {
     }
 }
 
+/// A process in every tier and egress mode; any other tool as it is.
 fn tool_calls(plain: &RequestDocument) -> Vec<RequestDocument> {
-    let is_process = plain.resource.as_ref().is_some_and(|resource| resource.id() == "process.run");
-    let commands: &[&[&str]] = if is_process { COMMANDS } else { &[&[]] };
+    if plain.resource.as_ref().is_none_or(|resource| resource.id() != "process.run") {
+        return vec![plain.clone()];
+    }
     let mut calls = Vec::new();
-    for command in commands {
+    for command in COMMANDS {
         for &tier in SandboxTier::ALL {
             for &egress in EgressEnforcementMode::ALL {
-                let run = (!command.is_empty()).then(|| command.iter().map(|&word| word.to_owned()).collect());
+                let run = Some(command.iter().map(|&word| word.to_owned()).collect());
                 calls.push(RequestDocument { run, tier: Some(tier), egress: Some(egress), ..plain.clone() });
             }
         }

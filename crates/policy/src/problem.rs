@@ -2,7 +2,7 @@
 //!
 //! Loading never stops at the first problem: a [`LoadError`] holds them all, in the order of files and lines.
 
-use palyra_types::{NameError, PolicyId, visible::visible};
+use palyra_types::{NameError, PolicyId};
 use serde::{Serialize, Serializer};
 
 use crate::source::Location;
@@ -75,7 +75,7 @@ pub enum Problem {
     #[error("{0}")]
     Doubtful(String),
     /// The text holds characters that hide what it says.
-    #[error("the policy holds the invisible character {}", visible(&.0.to_string()))]
+    #[error("the policy holds the invisible character U+{:04X}", u32::from(*.0))]
     Hidden(char),
     /// Approving could take something away.
     #[error("an approval would make this {0} less permissive")]

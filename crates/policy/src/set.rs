@@ -167,7 +167,7 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         if cedar_policy::Template::parse(None, statement.text).is_ok() {
             at(Problem::Template, 0, first_line)
         } else {
-            at(Problem::Syntax { message, help: errors.help().map(|help| help.to_string()) }, offset, length)
+            at(Problem::Syntax { message, help: errors.help().map(|help| capped(&help.to_string())) }, offset, length)
         }
     })?;
     let location = || file.locate(statement.offset, first_line);
@@ -282,7 +282,7 @@ fn validate(
         findings.push(Finding {
             problem: Problem::Schema {
                 message: strip_policy_prefix(&capped(&error.to_string())),
-                help: error.help().map(|help| help.to_string()),
+                help: error.help().map(|help| strip_policy_prefix(&capped(&help.to_string()))),
             },
             location: locate(error.policy_id(), error),
         });
@@ -305,12 +305,11 @@ fn span_of(diagnostic: &dyn Diagnostic) -> Option<(usize, usize)> {
     diagnostic.labels()?.next().map(|label| (label.offset(), label.len()))
 }
 
-/// The validator starts each message with "for policy `x`, "; the location says that already.
+/// The validator starts many texts with "for policy `x`"; the location says that already.
 fn strip_policy_prefix(message: &str) -> String {
-    match message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, ")) {
-        Some((_, rest)) => rest.to_owned(),
-        None => message.to_owned(),
-    }
+    let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once('`')).map(|(_, rest)| rest);
+    let rest = rest.and_then(|rest| rest.strip_prefix(", ").or_else(|| rest.strip_prefix(": ")));
+    rest.unwrap_or(message).to_owned()
 }
 
 /// Messages quote input; input can be long.

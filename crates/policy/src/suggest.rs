@@ -13,8 +13,10 @@ use palyra_types::Sha256Digest;
 use crate::{
     cedar_request::CedarRequest,
     demand::Demands,
+    format::format_policies,
     request::{PolicyRequest, PolicyRequestContext},
     set::Snapshot,
+    source::SourceFile,
     vocabulary::uid,
 };
 
@@ -26,7 +28,8 @@ pub(crate) fn rule(
     context: &PolicyRequestContext,
 ) -> Option<String> {
     let text = write(set, cedar, request, context)?;
-    permits(set, cedar, &text)?.then_some(text)
+    permits(set, cedar, &text)?;
+    format_policies(&SourceFile::operator("suggestion", text)).ok()
 }
 
 fn write(
@@ -77,8 +80,8 @@ fn write(
     Some(format!("@id(\"allow-{}-{}\")\n@why({why})\n{scope}", request.action, digest.get(..8)?))
 }
 
-/// Whether the rule validates and, beside the policies that matter for the request, permits it with and without approval.
-fn permits(set: &Snapshot, cedar: &CedarRequest<'_>, text: &str) -> Option<bool> {
+/// Something if the rule validates and, beside the policies that matter for the request, permits it with and without approval.
+fn permits(set: &Snapshot, cedar: &CedarRequest<'_>, text: &str) -> Option<()> {
     let rule = Policy::parse(None, text).ok()?;
     let id = cedar_policy::PolicyId::new(rule.annotation("id")?);
     let rule = rule.new_id(id);
@@ -96,7 +99,7 @@ fn permits(set: &Snapshot, cedar: &CedarRequest<'_>, text: &str) -> Option<bool>
             response.decision() == cedar_policy::Decision::Allow && response.diagnostics().errors().next().is_none()
         })
     });
-    Some(allowed)
+    allowed.then_some(())
 }
 
 fn name(uid: &EntityUid) -> String {

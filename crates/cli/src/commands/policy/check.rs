@@ -48,7 +48,7 @@ pub(crate) fn run(args: &CheckArgs, terminal: &Terminal) -> Outcome {
             report::finding(warning, "warning", terminal);
         }
         terminal.out(format!(
-            "{} {operator} operator policies from {} are sound, over {baseline} of the baseline",
+            "{} sound: {operator} from {}, {baseline} from the baseline",
             terminal.paint(GOOD, "✔"),
             selected.origin
         ));

@@ -1,6 +1,9 @@
 //! `palyra policy diff A B`: what one policy set decides differently from another, newly allowed first and in red.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use palyra_policy::{
@@ -91,20 +94,17 @@ pub(crate) fn corpus(
     let clock = Timestamp::parse(DEFAULT_CLOCK).map_err(|error| broken(error.to_string()))?;
     let tools = builtin_tools()?;
     let documents = builtin(&root).into_iter().chain(sets.iter().flat_map(|set| witnesses(set, &root)));
-    let mut requests: Vec<(CallRequest, PolicyRequestContext)> = Vec::new();
+    let mut seen = HashSet::new();
     // A witness is made from literals, and a literal may fit nowhere; such a request is no request.
-    for request in documents.filter_map(|document| document.read(clock, &tools).ok()) {
-        if !requests.contains(&request) {
-            requests.push(request);
-        }
-    }
-    Ok(requests)
+    let requests = documents.filter_map(|document| document.read(clock, &tools).ok());
+    Ok(requests.filter(|request| seen.insert(format!("{request:?}"))).collect())
 }
 
 /// Prints what changed, group by group.
 pub(crate) fn show(comparison: &Comparison, terminal: &Terminal) {
     let mut last = None;
-    for flip in &comparison.flips {
+    for group in comparison.groups() {
+        let flip = group.first;
         if last != Some(flip.change) {
             let style = match flip.change {
                 Change::NewlyAllowed => BAD,
@@ -115,12 +115,20 @@ pub(crate) fn show(comparison: &Comparison, terminal: &Terminal) {
             terminal.out(terminal.paint(style, &format!("{} {} ({count})", glyph(flip.change), flip.change.title())));
             last = Some(flip.change);
         }
-        terminal.out(format!("  {}", flip.request));
+        terminal.out(format!("  {}", flip.what));
         let by = if flip.by.is_empty() { flip.reason.clone() } else { format!("by {}", flip.by.join(", ")) };
         terminal.out(terminal.paint(DIM, &format!("      {} → {}, {by}", flip.before, flip.after)));
+        terminal.out(terminal.paint(DIM, &format!("      for {}", list(&group.who))));
+        if !group.plans.is_empty() {
+            terminal.out(terminal.paint(DIM, &format!("      in {}", list(&group.plans))));
+        }
     }
     let summary = format!("{} of {} requests are decided differently", comparison.flips.len(), comparison.tried);
     terminal.out(terminal.paint(BOLD, &summary));
+}
+
+fn list(words: &BTreeSet<&str>) -> String {
+    words.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
 const fn glyph(change: Change) -> &'static str {
