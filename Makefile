@@ -1,0 +1,54 @@
+# `make run` shows Palyra, `make test` checks all of it; both set the machine up first. `make help` lists the rest.
+#
+# All checks share one target directory, one lock file and one set of flags, so that nothing is built twice.
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+
+# A shell that is older than the rustup installation does not have its programs in PATH yet.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup run test fmt lint unit doc policy-test bench deny dist clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: Debian packages, the Rust toolchain, cargo-nextest
+	@scripts/setup
+
+run: setup ## Build Palyra and give a tour of real policy decisions
+	cargo build --release --locked -p palyra-cli
+	@$(TARGET_DIR)/release/palyra tour
+
+test: fmt lint unit doc policy-test ## Run every check, one after the other
+
+fmt: setup ## Check the formatting
+	cargo fmt --all --check
+
+lint: setup ## Run clippy over everything, benchmarks included; a warning is an error
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+unit: setup ## Run the unit, property, whole-system and architecture tests
+	cargo nextest run --workspace --locked --no-fail-fast
+
+doc: setup ## Run the examples in the documentation
+	cargo test --doc --workspace --locked
+
+# `--workspace --tests` selects the same features as the tests above; `-p palyra-cli` would build dependencies again.
+policy-test: setup ## Run the policy tests in policies/tests
+	cargo build --workspace --bins --tests --locked
+	$(TARGET_DIR)/debug/palyra policy test policies/tests
+
+bench: setup ## Measure, each figure next to its floor
+	cargo bench --locked -p palyra-benches
+
+deny: setup ## Check dependencies with cargo-deny: architecture, licences, sources
+	@command -v cargo-deny >/dev/null || { printf 'error: cargo-deny is not installed\nhelp: cargo install --locked cargo-deny\n' >&2; exit 1; }
+	cargo deny --locked check --allow unused-wrapper bans licenses sources
+
+dist: setup ## Build what is shipped: link-time optimisation, no symbols
+	cargo build --profile dist --locked
+
+clean: ## Delete everything that was built
+	cargo clean
