@@ -71,12 +71,12 @@ fn miss(
         Distance::Here => {}
         // Another directory or domain under the same rule is near; another tool is not.
         Distance::Elsewhere if principal_matches => {
-            return Some((2000, told(policy.tree.resource.to_string(), format!("resource is {}", request.resource), None)));
+            return Some((2000, told(format!("resource {}", policy.tree.resource), format!("resource is {}", request.resource), None)));
         }
         Distance::Elsewhere | Distance::Other => return None,
     }
     if !principal_matches {
-        return Some((1000, told(policy.tree.principal.to_string(), format!("principal is {}", request.principal), None)));
+        return Some((1000, told(format!("principal {}", policy.tree.principal), format!("principal is {}", request.principal), None)));
     }
     let conditions = conjuncts(&policy.tree);
     for (passed, condition) in conditions.iter().enumerate() {

@@ -41,8 +41,11 @@ pub enum Problem {
         help: Option<String>,
     },
     /// The policy is nested more deeply than any rule needs to be.
-    #[error("the policy nests brackets more than {0} deep")]
+    #[error("the policy nests brackets and `if` more than {0} deep")]
     TooDeep(usize),
+    /// The policy has more operators than any rule needs.
+    #[error("the policy has more than {0} operators")]
+    TooLong(usize),
     /// The policy has slots.
     #[error("the policy is a template")]
     Template,
@@ -93,7 +96,7 @@ impl Problem {
             Self::NotUtf8 => "save the file as UTF-8".into(),
             Self::Syntax { help: Some(help), .. } | Self::Schema { help: Some(help), .. } => help.clone(),
             Self::Syntax { .. } => "compare with policies/presets/cautious.cedar".into(),
-            Self::TooDeep(_) => "write several policies instead of one deep condition".into(),
+            Self::TooDeep(_) | Self::TooLong(_) => "write several policies instead of one large condition".into(),
             Self::Template => "write the principal and the resource out instead of `?principal` and `?resource`".into(),
             Self::MissingId => "add a line such as @id(\"allow-cargo-test\") above the policy".into(),
             Self::BadId(error) => error.advice().into(),
@@ -119,6 +122,7 @@ impl Problem {
             Self::NotUtf8 => "not_utf8",
             Self::Syntax { .. } => "syntax",
             Self::TooDeep(_) => "too_deep",
+            Self::TooLong(_) => "too_long",
             Self::Template => "template",
             Self::MissingId => "missing_id",
             Self::BadId(_) => "bad_id",

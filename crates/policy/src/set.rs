@@ -27,7 +27,7 @@ use crate::{
 /// How deep brackets may nest in one policy. Beyond it a parser's stack, not the rule, is being tested.
 const MAX_NESTING: usize = 48;
 /// How many operators one policy may have, for the same reason.
-const MAX_OPERATORS: usize = 2000;
+const MAX_OPERATORS: usize = 500;
 
 /// A policy set in force, or a candidate for it.
 pub struct Snapshot {
@@ -75,12 +75,15 @@ impl Snapshot {
             }
         }
         let parsed = refuse_duplicates(parsed, &mut findings);
-        let warnings = validate(&vocabulary, &files, &parsed, &mut findings);
+        let mut warnings = validate(&vocabulary, &files, &parsed, &mut findings);
+        // The validator reports in no particular order; people and tests want one.
+        let order = |finding: &Finding| {
+            let file = files.iter().position(|file| file.name == finding.location.file);
+            (file, finding.location.line, finding.location.column, finding.problem.to_string())
+        };
+        findings.sort_by_cached_key(order);
+        warnings.sort_by_cached_key(order);
         if !findings.is_empty() {
-            findings.sort_by_key(|finding| {
-                let file = files.iter().position(|file| file.name == finding.location.file);
-                (file, finding.location.line, finding.location.column)
-            });
             return Err(LoadError { findings });
         }
 
@@ -212,26 +215,66 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
     })
 }
 
-/// Refuses policies whose depth would test a stack.
+/// Refuses policies whose depth would test a stack: nested brackets, nested `if`s, long chains of operators.
 fn check_shape(text: &str) -> Result<(), Problem> {
-    let (mut depth, mut deepest, mut operators) = (0_usize, 0_usize, 0_usize);
-    let (mut in_text, mut escaped) = (false, false);
-    for c in text.chars() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if in_text => escaped = true,
-            '"' => in_text = !in_text,
-            _ if in_text => {}
+    let (mut depth, mut deepest, mut operators, mut ifs) = (0_usize, 0_usize, 0_usize, 0_usize);
+    for (code, word) in code_words(text) {
+        match code {
             '(' | '[' | '{' => {
                 depth += 1;
                 deepest = deepest.max(depth);
             }
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
             '&' | '|' | '.' | '+' | '-' | '*' | '!' | '<' | '>' | '=' => operators += 1,
+            _ => ifs += usize::from(word == "if"),
+        }
+    }
+    if deepest + ifs > MAX_NESTING {
+        Err(Problem::TooDeep(MAX_NESTING))
+    } else if operators > MAX_OPERATORS {
+        Err(Problem::TooLong(MAX_OPERATORS))
+    } else {
+        Ok(())
+    }
+}
+
+/// The words and signs of a policy, without strings and comments. Each is told by its first character and, for words, itself.
+fn code_words(text: &str) -> impl Iterator<Item = (char, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let first = rest.chars().next()?;
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            let end = if rest.starts_with("//") {
+                rest.find('\n').unwrap_or(rest.len())
+            } else if first == '"' {
+                end_of_string(rest)
+            } else if is_word(first) {
+                rest.find(|c: char| !is_word(c)).unwrap_or(rest.len())
+            } else {
+                first.len_utf8()
+            };
+            let (token, after) = rest.split_at_checked(end)?;
+            rest = after;
+            if first != '"' && !token.starts_with("//") && !first.is_whitespace() {
+                return Some((first, token));
+            }
+        }
+    })
+}
+
+/// Where the string literal at the start of a text ends.
+fn end_of_string(text: &str) -> usize {
+    let mut escaped = false;
+    for (offset, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return offset + 1,
             _ => {}
         }
     }
-    if deepest > MAX_NESTING || operators > MAX_OPERATORS { Err(Problem::TooDeep(MAX_NESTING)) } else { Ok(()) }
+    text.len()
 }
 
 /// Keeps the first policy of each id and reports the others.

@@ -4,11 +4,8 @@
 //! asking. It names who and for whom, what, by which channel, the exact command and where it starts, the workspace, the tier, the egress
 //! mode and the port; it does not name what changes from call to call (session, run, device, token, time), or it would never match again.
 
-use cedar_policy::{
-    Authorizer, EntityUid, Policy, PolicySet,
-    pst::{Expr, Literal},
-};
-use palyra_types::Sha256Digest;
+use cedar_policy::{Authorizer, EntityUid, Policy, PolicySet};
+use palyra_types::{Sha256Digest, visible::is_hidden};
 
 use crate::{
     cedar_request::CedarRequest,
@@ -44,19 +41,19 @@ fn write(
         // Relative arguments mean other files elsewhere.
         if let Some(cwd) = &process.cwd {
             let cwd = uid(&set.vocabulary.path, cwd.as_str());
-            conditions.push(format!("context.process has cwd && context.process.cwd == {cwd}"));
+            conditions.push(format!("context.process has cwd && context.process.cwd == {}", name(&cwd)));
         }
     }
     if let Some(user) = &context.on_behalf_of {
         let user = uid(set.vocabulary.principal(user.kind), user.id.as_str());
-        conditions.push(format!("context has on_behalf_of && context.on_behalf_of == {user}"));
+        conditions.push(format!("context has on_behalf_of && context.on_behalf_of == {}", name(&user)));
     }
     if let Some(channel) = &context.channel {
         conditions.push(format!("context has channel && context.channel == {}", literal(channel.as_str())));
     }
     if let Some(workspace) = &context.workspace {
         let workspace = uid(&set.vocabulary.workspace, workspace.as_str());
-        conditions.push(format!("context has workspace && context.workspace == {workspace}"));
+        conditions.push(format!("context has workspace && context.workspace == {}", name(&workspace)));
     }
     if let Some(tier) = context.tier {
         conditions.push(format!("context has tier && context.tier == Palyra::Tier::\"{tier}\""));
@@ -102,11 +99,22 @@ fn permits(set: &Snapshot, cedar: &CedarRequest<'_>, text: &str) -> Option<()> {
     allowed.then_some(())
 }
 
+/// A name as Cedar writes it.
 fn name(uid: &EntityUid) -> String {
-    uid.to_string()
+    format!("{}::{}", uid.type_name(), literal(uid.id().unescaped()))
 }
 
-/// A string as Cedar writes it.
+/// A string as Cedar writes it, with every hidden character spelt out: the rule is for people to read.
 fn literal(text: &str) -> String {
-    Expr::Literal(Literal::String(text.into())).to_string()
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if is_hidden(c) => quoted.extend(c.escape_unicode()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

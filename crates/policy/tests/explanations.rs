@@ -1,0 +1,137 @@
+//! Every answer explains itself: near misses, suggested rules, and who can change what.
+
+use std::collections::BTreeMap;
+
+use palyra_policy::{
+    CallRequest, Cause, Explanation, PolicyEvaluationConfig, PolicyRequestContext, Preset, RequestDocument, Snapshot,
+    SourceFile, Verdict, builtin_tools,
+};
+use palyra_types::{AbsolutePath, Timestamp, WorkspaceName};
+use proptest::prelude::*;
+
+const CARGO: &str = "principal = 'agent:claude'\naction = 'tool.execute'\nresource = 'tool:process.run'\n\
+                     run = ['/usr/bin/cargo', 'test']\ncwd = '/home/ada/shop'\nworkspace = 'shop'\ntier = 'b'\nchannel = 'mcp'\n";
+
+fn config() -> PolicyEvaluationConfig {
+    let shop = (WorkspaceName::parse("shop").unwrap(), AbsolutePath::parse("/home/ada/shop").unwrap());
+    PolicyEvaluationConfig { workspaces: BTreeMap::from([shop]), ..Preset::Cautious.config().unwrap() }
+}
+
+fn read(request: &str) -> (CallRequest, PolicyRequestContext) {
+    let document: RequestDocument = toml::from_str(request).unwrap();
+    document.read(Timestamp::from_unix_millis(1_770_000_000_000), &builtin_tools().unwrap()).unwrap()
+}
+
+fn cautious_with(rules: &str) -> Snapshot {
+    Snapshot::load(&[Preset::Cautious.source(), SourceFile::operator("rules.cedar", rules)]).unwrap()
+}
+
+fn explain(rules: &str, request: &str) -> Explanation {
+    let (call, context) = read(request);
+    cautious_with(rules).explain(&call.request, &context, &config())
+}
+
+/// The near misses as `policy: required / actual`.
+fn misses(explanation: &Explanation) -> Vec<String> {
+    explanation.near_misses.iter().map(|miss| format!("{}: {} / {}", miss.policy.id, miss.required, miss.actual)).collect()
+}
+
+#[test]
+fn a_deciding_policy_is_named_with_its_place_and_its_why() {
+    let explanation = explain("", CARGO);
+    assert_eq!(explanation.decision.verdict, Verdict::Ask);
+    let policy = explanation.decision.policies()[0];
+    assert_eq!(policy.id.as_str(), "baseline.execute-ask");
+    assert_eq!(&*policy.location.file, "baseline.cedar");
+    assert!(policy.location.line > 1);
+    assert!(policy.why.is_some());
+}
+
+#[test]
+fn a_default_deny_tells_the_first_condition_that_fails_with_actual_and_required() {
+    let rules = "@id(\"by-channel\") permit (principal, action == Palyra::Action::\"vault.use\", resource) \
+                 when { context has channel && context.channel == \"cli\" && context has tier };\n\
+                 @id(\"by-agent\") permit (principal == Palyra::Agent::\"other\", action == Palyra::Action::\"vault.use\", resource);\n\
+                 @id(\"by-scope\") permit (principal, action == Palyra::Action::\"vault.use\", resource in Palyra::SecretScope::\"shop\");\n\
+                 @id(\"elsewhere\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
+    let set = Snapshot::load(&[SourceFile::operator("rules.cedar", rules)]).unwrap();
+    let (call, context) =
+        read("principal = 'agent:claude'\naction = 'vault.use'\nresource = 'secret:global/key'\nchannel = 'mcp'");
+    let explanation = set.explain(&call.request, &context, &config());
+    assert_eq!(explanation.decision.cause, Cause::NotPermitted);
+    assert_eq!(
+        misses(&explanation),
+        [
+            "by-channel: context.channel == \"cli\" / context.channel is \"mcp\"",
+            "by-agent: principal == Palyra::Agent::\"other\" / principal is Palyra::Agent::\"claude\"",
+            "by-scope: resource in Palyra::SecretScope::\"shop\" / resource is Palyra::Secret::\"global/key\"",
+        ]
+    );
+}
+
+#[test]
+fn a_suggested_rule_changes_exactly_the_request_it_was_made_for() {
+    let rule = explain("", CARGO).suggestion.expect("an ask has a rule that stops the asking");
+    let set = cautious_with(&rule);
+    let verdict = |request: &str| {
+        let (call, context) = read(request);
+        set.decide(&call.request, &context, &config()).verdict
+    };
+    assert_eq!(verdict(CARGO), Verdict::Allow);
+    for (from, to) in [
+        ("agent:claude", "agent:other"),
+        ("'test'", "'build'"),
+        ("'test'", "'test', '--release'"),
+        ("/usr/bin/cargo", "/tmp/cargo"),
+        ("cwd = '/home/ada/shop'", "cwd = '/home/ada/shop/other'"),
+        ("tier = 'b'", "tier = 'a'"),
+        ("channel = 'mcp'", "channel = 'compat'"),
+        ("workspace = 'shop'", "workspace = 'other'"),
+    ] {
+        assert_eq!(verdict(&CARGO.replace(from, to)), Verdict::Ask, "{from} → {to}");
+    }
+}
+
+#[test]
+fn a_forbid_suggests_no_rule_and_says_who_can_change_what() {
+    let explanation = explain("", &format!("{CARGO}posture = 'disabled'"));
+    assert!(matches!(explanation.decision.cause, Cause::Forbidden { .. }));
+    assert_eq!(explanation.suggestion, None);
+    assert_eq!(explanation.change, ["an owner or admin sets another posture for the tool"]);
+}
+
+#[test]
+fn an_action_that_always_asks_suggests_no_rule() {
+    let explanation = explain("", "principal = 'agent:claude'\naction = 'memory.purge'\nresource = 'memory:notes'");
+    assert_eq!(explanation.decision.verdict, Verdict::Ask);
+    assert_eq!(explanation.suggestion, None);
+}
+
+#[test]
+fn a_command_full_of_quotes_and_hidden_characters_gets_a_rule_that_works() {
+    let request = CARGO.replace("'test'", "\"it's \\\"quoted\\\" \\\\ \\u202e \\u0000 *\"");
+    let rule = explain("", &request).suggestion.expect("a rule");
+    assert_eq!(explain(&rule, &request).decision.verdict, Verdict::Allow);
+    assert_eq!(explain(&rule, CARGO).decision.verdict, Verdict::Ask);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+
+    #[test]
+    fn whatever_is_run_the_suggested_rule_permits_it_and_no_other_command(
+        args in prop::collection::vec(any::<String>(), 0..4),
+        other in prop::collection::vec("[a-z' ]{0,4}", 0..4),
+    ) {
+        let (call, mut context) = read(CARGO);
+        context.process.as_mut().unwrap().args.clone_from(&args);
+        let explanation = cautious_with("").explain(&call.request, &context, &config());
+        // A command that reaches for Palyra is forbidden, and then there is no rule.
+        prop_assume!(explanation.decision.verdict == Verdict::Ask);
+        let with = cautious_with(&explanation.suggestion.expect("a rule"));
+        prop_assert_eq!(with.decide(&call.request, &context, &config()).verdict, Verdict::Allow);
+        context.process.as_mut().unwrap().args.clone_from(&other);
+        let expected = if args == other { Verdict::Allow } else { Verdict::Ask };
+        prop_assert_eq!(with.decide(&call.request, &context, &config()).verdict, expected);
+    }
+}

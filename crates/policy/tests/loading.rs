@@ -1,0 +1,145 @@
+//! What a policy set must be to be loaded, and that bad input never changes the set in force.
+
+use std::fmt::Write;
+
+use palyra_policy::{Engine, LoadError, Snapshot, SourceFile};
+
+const GOOD: &str = "@id(\"good\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
+
+fn load(text: &str) -> Result<Snapshot, LoadError> {
+    Snapshot::load(&[SourceFile::operator("rules.cedar", text)])
+}
+
+/// What is wrong with a text, as `code line:column`.
+fn problems(text: &str) -> Vec<String> {
+    let findings = load(text).map_or_else(|error| error.findings, |_| Vec::new());
+    let tell = |finding: &palyra_policy::Finding| {
+        format!("{} {}:{}", finding.problem.code(), finding.location.line, finding.location.column)
+    };
+    findings.iter().map(tell).collect()
+}
+
+#[test]
+fn every_problem_of_every_policy_is_reported_at_once_with_its_place() {
+    let text = format!(
+        "{GOOD}\n\
+         permit (principal, action, resource);\n\
+         @id(\"good\") forbid (principal, action == Palyra::Action::\"fs.read\", resource);\n\
+         @id(\"bad name\") forbid (principal, action == Palyra::Action::\"fs.read\", resource);\n\
+         @id(\"baseline.mine\") forbid (principal, action == Palyra::Action::\"fs.read\", resource);\n\
+         @id(\"typo\") forbid (principal, action == Palyra::Action::\"fs.raed\", resource);\n\
+         @id(\"broken\") forbid (principal action, resource);"
+    );
+    assert_eq!(
+        problems(&text),
+        ["missing_id 2:1", "duplicate_id 3:1", "bad_id 4:1", "reserved_id 5:1", "schema 6:43", "syntax 7:33"]
+    );
+}
+
+#[test]
+fn every_finding_comes_with_advice() {
+    for text in [
+        "permit",
+        "@id(\"a\") permit (principal, action, resource) when { context.x };",
+        "permit(principal,action,resource);",
+        "\u{feff}x",
+    ] {
+        for finding in load(text).unwrap_err().findings {
+            assert!(!finding.problem.advice().is_empty(), "{finding:?}");
+            assert!(!finding.problem.to_string().is_empty(), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn a_set_whose_approval_could_take_something_away_is_refused() {
+    let permit = "@id(\"a\") permit (principal, action == Palyra::Action::\"tool.execute\", resource)";
+    let forbid = "@id(\"a\") forbid (principal, action == Palyra::Action::\"tool.execute\", resource)";
+    for bad in [
+        format!("{permit} unless {{ context.approved }};"),
+        format!("{permit} when {{ !context.approved }};"),
+        format!("{forbid} when {{ context.approved }};"),
+        format!("{permit} when {{ context.approved == context.allowlisted }};"),
+    ] {
+        assert_eq!(problems(&bad), ["approval_inverted 1:1"], "{bad}");
+    }
+    for good in [format!("{permit} when {{ context.approved }};"), format!("{forbid} unless {{ context.approved }};")] {
+        assert_eq!(problems(&good), Vec::<String>::new(), "{good}");
+    }
+}
+
+#[test]
+fn policies_that_would_test_a_stack_are_refused_and_those_at_the_limit_are_fine() {
+    let with = |condition: &str| {
+        format!("@id(\"a\") permit (principal, action == Palyra::Action::\"fs.read\", resource) when {{ {condition} }};")
+    };
+    let nested =
+        |open: &str, inner: &str, close: &str, depth: usize| format!("{}{inner}{}", open.repeat(depth), close.repeat(depth));
+    let chain = |count: usize| vec!["context.approved"; count].join(" || ");
+    assert_eq!(problems(&with(&nested("(", "true", ")", 10_000))), ["too_deep 1:1"]);
+    assert_eq!(problems(&with(&nested("if true then ", "true", " else true", 10_000))), ["too_deep 1:1"]);
+    assert_eq!(problems(&with(&nested("[", "", "]", 100_000))), ["too_deep 1:1"]);
+    assert_eq!(problems(&with(&chain(100_000))), ["too_long 1:1"]);
+    // The limit itself loads, on the small stack of a test thread.
+    let none = Vec::<String>::new();
+    assert_eq!(problems(&with(&nested("(", "context.approved", ")", 40))), none);
+    assert_eq!(problems(&with(&chain(166))), none);
+    assert_eq!(problems(&with(&nested("if context.allowlisted then (", "context.runs_palyra", ") else false", 20))), none);
+    // Brackets in strings and comments nest nothing.
+    let comment = format!("// {}\n true", "(".repeat(1000));
+    assert_eq!(problems(&with(&comment)), none);
+}
+
+#[test]
+fn a_bad_set_leaves_the_old_one_in_force() {
+    let engine = Engine::new(&[SourceFile::operator("a", GOOD)]).unwrap();
+    let before = engine.snapshot().digest();
+    assert!(engine.reload(&[SourceFile::operator("a", "permit (")]).is_err());
+    assert_eq!(engine.snapshot().digest(), before);
+    let next = engine.reload(&[]).unwrap();
+    assert_ne!(next.digest(), before);
+    assert_eq!(engine.snapshot().digest(), next.digest());
+}
+
+#[test]
+fn a_snapshot_taken_before_a_reload_keeps_answering_by_the_old_set() {
+    let engine = Engine::new(&[SourceFile::operator("a", GOOD)]).unwrap();
+    let old = engine.snapshot();
+    let before = old.digest();
+    engine.reload(&[]).unwrap();
+    assert_eq!(old.digest(), before);
+    assert!(old.policies().any(|policy| policy.id.as_str() == "good"));
+}
+
+#[test]
+fn too_much_policy_is_refused_as_a_whole() {
+    let files: Vec<_> = (0..5).map(|n| SourceFile::operator(format!("{n}"), "// x\n".repeat(800_000))).collect();
+    let error = Snapshot::load(&files).unwrap_err();
+    assert_eq!(error.findings[0].problem.code(), "too_large");
+}
+
+#[test]
+fn the_baseline_is_there_whatever_the_operator_writes() {
+    for operator in [&[][..], &[SourceFile::operator("a", GOOD)]] {
+        let set = Snapshot::load(operator).unwrap();
+        for id in ["baseline.posture-disabled", "baseline.sensitive-capability", "baseline.agents-do-not-govern"] {
+            assert!(set.policies().any(|policy| policy.id.as_str() == id), "{id}");
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_policies_load_in_seconds_not_minutes() {
+    let mut text = String::new();
+    for n in 0..10_000 {
+        let _ = writeln!(
+            text,
+            "@id(\"p{n}\") permit (principal == Palyra::Agent::\"a{n}\", action == Palyra::Action::\"tool.execute\", \
+             resource == Palyra::Tool::\"t{n}\");"
+        );
+    }
+    let started = std::time::Instant::now();
+    let set = load(&text).unwrap();
+    assert_eq!(set.policies().filter(|policy| policy.id.as_str().starts_with('p')).count(), 10_000);
+    assert!(started.elapsed().as_secs() < 60, "took {:?}", started.elapsed());
+}
