@@ -32,7 +32,7 @@ fn every_problem_of_every_policy_is_reported_at_once_with_its_place() {
     );
     assert_eq!(
         problems(&text),
-        ["missing_id 2:1", "duplicate_id 3:1", "bad_id 4:1", "reserved_id 5:1", "schema 6:43", "syntax 7:33"]
+        ["missing_id 2:1", "duplicate_id 3:1", "bad_id 4:1", "reserved_id 5:1", "schema 6:42", "syntax 7:33"]
     );
 }
 
