@@ -36,8 +36,9 @@ doc: setup ## Run the examples in the documentation
 	cargo test --doc --workspace --locked
 
 # `--workspace --tests` selects the same features as the tests above; `-p palyra-cli` would build dependencies again.
-policy-test: setup ## Run the policy tests in policies/tests
+policy-test: setup ## Run the policy tests in policies/tests and check the policies' own formatting
 	cargo build --workspace --bins --tests --locked
+	$(TARGET_DIR)/debug/palyra policy fmt --check policies/baseline.cedar policies/presets
 	$(TARGET_DIR)/debug/palyra policy test policies/tests
 
 bench: setup ## Measure, each figure next to its floor

@@ -4,17 +4,19 @@
 //! context and entities that are already built. After the figures stands a table of ratios with the targets they must meet; a
 //! missed target ends the program with an error.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a measurement that cannot be set up ends")]
+
 use std::{collections::BTreeSet, hint::black_box, str::FromStr, time::Duration};
 
 use cedar_policy::{Authorizer, Context, Entities, PolicySet, Request, Schema};
 use criterion::{BenchmarkId, Criterion};
 use palyra_policy::{
-    DEFAULT_POLICY_SRC, Engine, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Preset,
-    SCHEMA_SRC, SourceFile, Verdict,
+    DEFAULT_POLICY_SRC, Engine, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Preset, SCHEMA_SRC,
+    SourceFile, Verdict,
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, EgressEnforcementMode, Posture, Principal, Process, Resource, SandboxTier, Timestamp,
-    ToolCapability, ToolName, WorkspaceName,
+    AbsolutePath, Action, Channel, EgressEnforcementMode, Posture, Principal, Process, Resource, SandboxTier,
+    Timestamp, ToolCapability, ToolName, WorkspaceName,
 };
 use serde_json::json;
 
@@ -137,7 +139,8 @@ impl Raw {
                 "allow_sensitive_tools": true, "sensitive_action": false, "allowlisted": true,
                 "principal_authorized": true, "channel_authorized": true, "runs_palyra": false, "touches_state": false,
             });
-            let context = Context::from_json_value(context, Some((&schema, &action))).expect("the context fits the schema");
+            let context =
+                Context::from_json_value(context, Some((&schema, &action))).expect("the context fits the schema");
             let (principal, resource) = (uid("Palyra::Agent::\"claude\""), uid("Palyra::Tool::\"process.run\""));
             Request::new(principal, action, resource, context, Some(&schema)).expect("the request fits the schema")
         };
@@ -151,7 +154,8 @@ impl Raw {
     }
 
     fn evaluate_twice(&self) -> (cedar_policy::Decision, cedar_policy::Decision) {
-        let ask = |request| self.authorizer.is_authorized(black_box(request), &self.policies, &self.entities).decision();
+        let ask =
+            |request| self.authorizer.is_authorized(black_box(request), &self.policies, &self.entities).decision();
         (ask(&self.unapproved), ask(&self.approved))
     }
 }

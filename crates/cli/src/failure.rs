@@ -50,7 +50,8 @@ impl From<LoadError> for Failure {
             None => (error.to_string(), String::new()),
         };
         let count = error.findings.len();
-        let what = format!("the policies cannot be loaded: {count} {}", if count == 1 { "problem" } else { "problems" });
+        let what =
+            format!("the policies cannot be loaded: {count} {}", if count == 1 { "problem" } else { "problems" });
         Self { findings: error.findings, ..Self::new(Exit::Failure, "policies_invalid", what, cause, help) }
     }
 }

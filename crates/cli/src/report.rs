@@ -60,7 +60,11 @@ pub(crate) fn finding(finding: &Finding, severity: &str, terminal: &Terminal) {
         terminal.talk(format!(" {number} | {}", shorten(&visible(&text))));
         if place.column < MAX_LINE {
             let indent = " ".repeat(number.len() + 1);
-            terminal.talk(format!("{indent} | {}{}", " ".repeat(place.column - 1), terminal.paint_err(style, &shorten(&marks))));
+            terminal.talk(format!(
+                "{indent} | {}{}",
+                " ".repeat(place.column - 1),
+                terminal.paint_err(style, &shorten(&marks))
+            ));
         }
     }
     terminal.talk(format!("   help: {}", finding.problem.advice()));

@@ -135,7 +135,9 @@ fn refused(name: &str, cause: &str) -> Failure {
 
 /// The directory that a relative or missing path means.
 pub(crate) fn absolute(path: Option<&Path>) -> Result<AbsolutePath, Failure> {
-    let refused = |cause: String| Failure::new(Exit::Usage, "path_invalid", "the path cannot be used", cause, "give an absolute path");
+    let refused = |cause: String| {
+        Failure::new(Exit::Usage, "path_invalid", "the path cannot be used", cause, "give an absolute path")
+    };
     let given = path.unwrap_or(Path::new("."));
     let path = fs::canonicalize(given).map_err(|error| refused(format!("{}: {error}", given.display())))?;
     let text = path.to_str().ok_or_else(|| refused(format!("{} is not UTF-8", path.display())))?;

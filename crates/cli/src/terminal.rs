@@ -24,7 +24,11 @@ impl Terminal {
     pub(crate) fn detect(json: bool) -> Self {
         let colour = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { json, colour_out: colour && io::stdout().is_terminal(), colour_err: colour && io::stderr().is_terminal() }
+        Self {
+            json,
+            colour_out: colour && io::stdout().is_terminal(),
+            colour_err: colour && io::stderr().is_terminal(),
+        }
     }
 
     /// Prints a line of data. A reader that went away is no error: `palyra … | head` is fine.

@@ -46,10 +46,9 @@ impl Client {
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         let exchange = self.exchange(path);
-        let (status, body) = time::timeout(self.patience, exchange).await.map_err(|_| ClientError::Slow {
-            endpoint: self.endpoint,
-            patience: self.patience,
-        })??;
+        let (status, body) = time::timeout(self.patience, exchange)
+            .await
+            .map_err(|_| ClientError::Slow { endpoint: self.endpoint, patience: self.patience })??;
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| ClientError::Protocol(error.to_string()));
         }

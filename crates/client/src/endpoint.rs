@@ -46,7 +46,9 @@ mod tests {
     fn only_plain_http_on_loopback_is_taken() {
         assert_eq!(Endpoint::parse("http://127.0.0.1:7717/").unwrap().to_string(), "http://127.0.0.1:7717");
         assert_eq!(Endpoint::parse("http://[::1]:1").unwrap().to_string(), "http://[::1]:1");
-        for text in ["http://10.0.0.1:80", "https://127.0.0.1:1", "127.0.0.1:1", "http://localhost:1", "http://127.0.0.1"] {
+        for text in
+            ["http://10.0.0.1:80", "https://127.0.0.1:1", "127.0.0.1:1", "http://localhost:1", "http://127.0.0.1"]
+        {
             assert!(Endpoint::parse(text).is_err(), "{text}");
         }
     }

@@ -34,10 +34,7 @@ impl ApprovalUse {
 
     /// Whether a policy of this effect may depend on approval in this way.
     pub(crate) const fn fits(self, effect: Effect) -> bool {
-        matches!(
-            (self, effect),
-            (Self::None, _) | (Self::Widens, Effect::Permit) | (Self::Narrows, Effect::Forbid)
-        )
+        matches!((self, effect), (Self::None, _) | (Self::Widens, Effect::Permit) | (Self::Narrows, Effect::Forbid))
     }
 
     const fn flip(self) -> Self {
@@ -62,7 +59,11 @@ impl ApprovalUse {
 fn of_expr(expr: &Expr) -> ApprovalUse {
     match expr {
         Expr::GetAttr { expr: inner, attr } if is_context(inner) => {
-            if attr == "approved" { ApprovalUse::Widens } else { ApprovalUse::None }
+            if attr == "approved" {
+                ApprovalUse::Widens
+            } else {
+                ApprovalUse::None
+            }
         }
         Expr::HasAttr { expr: inner, .. } if is_context(inner) => ApprovalUse::None,
         Expr::UnaryOp { op: UnaryOp::Not, expr } => of_expr(expr).flip(),

@@ -32,7 +32,11 @@ impl Preset {
     /// What it does, in a sentence.
     #[must_use]
     pub fn summary(self) -> String {
-        manifest().ok().and_then(|mut presets| presets.remove(self.as_str())).map(|entry| entry.summary).unwrap_or_default()
+        manifest()
+            .ok()
+            .and_then(|mut presets| presets.remove(self.as_str()))
+            .map(|entry| entry.summary)
+            .unwrap_or_default()
     }
 
     /// The policies of the preset.
@@ -56,7 +60,7 @@ impl Preset {
     /// # Errors
     /// When the built-in manifest is broken, which is a broken build.
     pub fn config(self) -> Result<PolicyEvaluationConfig, DataError> {
-        manifest()?.remove(self.as_str()).map(|entry| entry.config).ok_or_else(|| DataError::NoSuchPreset(self))
+        manifest()?.remove(self.as_str()).map(|entry| entry.config).ok_or(DataError::NoSuchPreset(self))
     }
 }
 
@@ -120,8 +124,10 @@ mod tests {
 
     #[test]
     fn every_preset_states_whether_sensitive_tools_are_on() {
-        let states: Vec<_> =
-            Preset::ALL.iter().map(|preset| (preset.as_str(), preset.config().unwrap().allow_sensitive_tools)).collect();
+        let states: Vec<_> = Preset::ALL
+            .iter()
+            .map(|preset| (preset.as_str(), preset.config().unwrap().allow_sensitive_tools))
+            .collect();
         assert_eq!(states, [("observe", false), ("cautious", true), ("workspace", true)]);
         assert!(Preset::ALL.iter().all(|preset| !preset.summary().is_empty()));
     }

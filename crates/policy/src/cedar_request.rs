@@ -263,7 +263,9 @@ fn value_of(
             .workspace
             .as_ref()
             .map(|name| RestrictedExpression::new_entity_uid(uid(&vocabulary.workspace, name.as_str()))),
-        ContextKey::Process => context.process.as_ref().map(|process| process_record(vocabulary, process)).transpose()?,
+        ContextKey::Process => {
+            context.process.as_ref().map(|process| process_record(vocabulary, process)).transpose()?
+        }
         ContextKey::Port => context.port.map(|port| RestrictedExpression::new_long(i64::from(port))),
         ContextKey::Posture => known(vocabulary.posture(context.posture))?,
         ContextKey::Tier => context.tier.map(|tier| known(vocabulary.tier(tier))).transpose()?.flatten(),
@@ -293,7 +295,10 @@ fn process_record(vocabulary: &Vocabulary, process: &Process) -> Result<Restrict
     fields.extend(process.args.first().map(|arg| ("arg1", text(arg))));
     fields.extend(process.args.get(1).map(|arg| ("arg2", text(arg))));
     fields.extend(
-        process.cwd.as_ref().map(|cwd| ("cwd", RestrictedExpression::new_entity_uid(uid(&vocabulary.path, cwd.as_str())))),
+        process
+            .cwd
+            .as_ref()
+            .map(|cwd| ("cwd", RestrictedExpression::new_entity_uid(uid(&vocabulary.path, cwd.as_str())))),
     );
     RestrictedExpression::new_record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)))
         .map_err(inexpressible)

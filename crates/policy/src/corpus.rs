@@ -24,8 +24,12 @@ const PRINCIPALS: &[&str] =
     &["agent:any", "user:any", "user:any@owner", "user:any@admin", "user:any@operator", "service:any"];
 
 /// What is run in the built-in corpus.
-const COMMANDS: &[&[&str]] =
-    &[&["/usr/bin/cargo", "test"], &["/bin/bash", "-c", "ls"], &["/bin/rm", "-rf", "build"], &["/usr/bin/palyra", "status"]];
+const COMMANDS: &[&[&str]] = &[
+    &["/usr/bin/cargo", "test"],
+    &["/bin/bash", "-c", "ls"],
+    &["/bin/rm", "-rf", "build"],
+    &["/usr/bin/palyra", "status"],
+];
 
 /// Requests that need no policy to think of. `workspace` is a directory inside the workspace called `workspace`.
 #[must_use]
@@ -87,9 +91,11 @@ fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
         }
         Action::FsRead | Action::FsWrite => vec![format!("path:{workspace}/file"), "path:/etc/passwd".to_owned()],
         Action::NetConnect => one("host:example.org"),
-        Action::SkillExecute | Action::SkillInstall | Action::SkillGrant | Action::SkillRemove | Action::SkillQuarantine => {
-            one("skill:any")
-        }
+        Action::SkillExecute
+        | Action::SkillInstall
+        | Action::SkillGrant
+        | Action::SkillRemove
+        | Action::SkillQuarantine => one("skill:any"),
         Action::VaultGet | Action::VaultUse | Action::VaultPut | Action::VaultDelete => one("secret:global/any"),
         Action::MemorySearch | Action::MemoryList | Action::MemoryPut | Action::MemoryDelete | Action::MemoryPurge => {
             one("memory:any")
@@ -165,7 +171,9 @@ fn principals_of(policy: &LoadedPolicy) -> Vec<String> {
     match policy.cedar.principal_constraint() {
         PrincipalConstraint::Any => ["agent:any", "user:any"].map(str::to_owned).to_vec(),
         PrincipalConstraint::Is(of) => vec![format!("{}:any", of.basename().to_lowercase())],
-        PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => vec![named(&uid)],
+        PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
+            vec![named(&uid)]
+        }
     }
 }
 
@@ -198,7 +206,9 @@ fn meet(expr: &Expr, document: &mut RequestDocument) {
             _ => {}
         },
         Expr::BinaryOp { op: BinaryOp::Contains, left, right } => match (&**left, &**right) {
-            (Expr::GetAttr { expr, attr }, Expr::Literal(Literal::String(word))) if attr == "args" && is_process(expr) => {
+            (Expr::GetAttr { expr, attr }, Expr::Literal(Literal::String(word)))
+                if attr == "args" && is_process(expr) =>
+            {
                 run_of(document).push(word.to_string());
             }
             (Expr::Set(items), place) => {

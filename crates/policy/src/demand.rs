@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn a_policy_demands_what_it_names_however_deep() {
-        let demands = demands_of("context has process.arg1 && [context.process.arg1].contains(\"x\") || !(context.tier == T::\"c\")");
+        let demands = demands_of(
+            "context has process.arg1 && [context.process.arg1].contains(\"x\") || !(context.tier == T::\"c\")",
+        );
         assert_eq!(demands.keys().collect::<Vec<_>>(), [ContextKey::Process, ContextKey::Tier]);
         assert_eq!(demands_of("principal.channel == \"x\"").keys().count(), 0);
     }

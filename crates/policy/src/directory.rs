@@ -69,7 +69,8 @@ pub fn read_text(path: &Path) -> Result<String, Finding> {
         return Err(fail(Problem::TooLarge { size, limit: MAX_FILE_SIZE }));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|&&byte| byte == b'\n').count() + 1;
+        let line =
+            error.as_bytes().iter().take(error.utf8_error().valid_up_to()).filter(|&&byte| byte == b'\n').count() + 1;
         Finding { problem: Problem::NotUtf8, location: Location { line, ..Location::file(shown(path)) } }
     })
 }

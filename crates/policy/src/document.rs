@@ -106,8 +106,29 @@ impl RequestDocument {
             self,
             defaults,
             [
-                principal, action, resource, run, cwd, reads, writes, hosts, workspace, posture, tier, egress, capabilities,
-                tool_name, skill_id, channel, device_id, session_id, run_id, token_id, on_behalf_of, port, now,
+                principal,
+                action,
+                resource,
+                run,
+                cwd,
+                reads,
+                writes,
+                hosts,
+                workspace,
+                posture,
+                tier,
+                egress,
+                capabilities,
+                tool_name,
+                skill_id,
+                channel,
+                device_id,
+                session_id,
+                run_id,
+                token_id,
+                on_behalf_of,
+                port,
+                now,
             ]
         )
     }
@@ -132,11 +153,8 @@ impl RequestDocument {
             (named, _) => named.clone(),
         };
         let known = tool_name.as_ref().and_then(|name| tools.get(name));
-        let capabilities = self
-            .capabilities
-            .clone()
-            .or_else(|| known.map(|tool| tool.capabilities.clone()))
-            .unwrap_or_default();
+        let capabilities =
+            self.capabilities.clone().or_else(|| known.map(|tool| tool.capabilities.clone())).unwrap_or_default();
         let asks = capabilities.iter().any(|capability| capability.is_sensitive());
         let default_posture = if asks { Posture::AskEachTime } else { Posture::AlwaysAllow };
         let context = PolicyRequestContext {
@@ -273,7 +291,8 @@ mod tests {
     fn an_incomplete_request_says_what_is_missing() {
         assert_eq!(read("action = 'tool.execute'"), Err(DocumentError::Missing("principal")));
         assert_eq!(read("principal = 'agent:claude'"), Err(DocumentError::Missing("action")));
-        let relative = read("principal = 'agent:a'\naction = 'tool.execute'\nresource = 'tool:process.run'\nrun = ['cargo']");
+        let relative =
+            read("principal = 'agent:a'\naction = 'tool.execute'\nresource = 'tool:process.run'\nrun = ['cargo']");
         assert!(matches!(relative, Err(DocumentError::Program(PathError::Relative(_)))));
     }
 }

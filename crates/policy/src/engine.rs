@@ -14,8 +14,8 @@ use palyra_types::{Action, Resource};
 
 use crate::{
     cedar_request::{CedarRequest, RequestError},
-    demand::ContextKey,
     decision::{CallDecision, Cause, Decision, EvaluationFailure, PartDecision, PolicyInfo, Verdict},
+    demand::ContextKey,
     problem::LoadError,
     request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch},
     set::Snapshot,
@@ -109,10 +109,8 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> CallDecision {
-        let mut parts = vec![PartDecision {
-            decision: self.decide(&call.request, context, config),
-            request: call.request.clone(),
-        }];
+        let mut parts =
+            vec![PartDecision { decision: self.decide(&call.request, context, config), request: call.request.clone() }];
         for touch in &call.touches {
             let (request, context) = part_of(&call.request, touch, context);
             parts.push(PartDecision { decision: self.decide(&request, &context, config), request });
@@ -149,7 +147,8 @@ impl Snapshot {
     }
 
     fn reasons(&self, response: &Response) -> Vec<Arc<PolicyInfo>> {
-        let mut reasons: Vec<_> = response.diagnostics().reason().filter_map(|id| self.info(id)).map(Arc::clone).collect();
+        let mut reasons: Vec<_> =
+            response.diagnostics().reason().filter_map(|id| self.info(id)).map(Arc::clone).collect();
         reasons.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         reasons
     }
@@ -226,7 +225,9 @@ mod tests {
 
     #[test]
     fn the_baseline_and_every_preset_load_without_a_doubt() {
-        if let Err(e) = Snapshot::load(&[]) { panic!("{:#?}", e) }
+        if let Err(e) = Snapshot::load(&[]) {
+            panic!("{:#?}", e)
+        }
         for preset in crate::baseline::Preset::ALL {
             match Snapshot::load(&[preset.source()]) {
                 Ok(s) => assert!(s.warnings().is_empty(), "{:#?}", s.warnings()),

@@ -89,7 +89,9 @@ impl Snapshot {
             reason: decision.reason(),
             change: match &decision.cause {
                 Cause::Forbidden { by } => by.iter().filter_map(|policy| policy.change.clone()).collect(),
-                Cause::NeedsApproval { held_by, .. } => held_by.iter().filter_map(|policy| policy.change.clone()).collect(),
+                Cause::NeedsApproval { held_by, .. } => {
+                    held_by.iter().filter_map(|policy| policy.change.clone()).collect()
+                }
                 _ => Vec::new(),
             },
             decision,

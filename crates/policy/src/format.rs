@@ -23,8 +23,7 @@ pub fn format_policies(file: &SourceFile) -> Result<String, FormatError> {
     if file.text().trim().is_empty() {
         return Ok(String::new());
     }
-    policies_str_to_pretty(file.text(), &config).map(|text| format!("{}\n", text.trim_end())).map_err(|error| FormatError {
-        name: file.name().to_owned(),
-        message: error.to_string(),
-    })
+    policies_str_to_pretty(file.text(), &config)
+        .map(|text| format!("{}\n", text.trim_end()))
+        .map_err(|error| FormatError { name: file.name().to_owned(), message: error.to_string() })
 }

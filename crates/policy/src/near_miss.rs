@@ -6,7 +6,8 @@
 use std::{str::FromStr, sync::Arc};
 
 use cedar_policy::{
-    ActionConstraint, Entities, EvalResult, Expression, PrincipalConstraint, Request, ResourceConstraint, eval_expression,
+    ActionConstraint, Entities, EvalResult, Expression, PrincipalConstraint, Request, ResourceConstraint,
+    eval_expression,
     pst::{BinaryOp, Expr, Literal, UnaryOp},
 };
 use serde::Serialize;
@@ -71,12 +72,18 @@ fn miss(
         Distance::Here => {}
         // Another directory or domain under the same rule is near; another tool is not.
         Distance::Elsewhere if principal_matches => {
-            return Some((2000, told(format!("resource {}", policy.tree.resource), format!("resource is {}", request.resource), None)));
+            return Some((
+                2000,
+                told(format!("resource {}", policy.tree.resource), format!("resource is {}", request.resource), None),
+            ));
         }
         Distance::Elsewhere | Distance::Other => return None,
     }
     if !principal_matches {
-        return Some((1000, told(format!("principal {}", policy.tree.principal), format!("principal is {}", request.principal), None)));
+        return Some((
+            1000,
+            told(format!("principal {}", policy.tree.principal), format!("principal is {}", request.principal), None),
+        ));
     }
     let conditions = conjuncts(&policy.tree);
     for (passed, condition) in conditions.iter().enumerate() {
@@ -115,7 +122,8 @@ fn actual(condition: &Expr, question: &Request, entities: &Entities) -> String {
             _ => actual(left, question, entities),
         },
         Expr::BinaryOp { left, right, .. } => {
-            let sides: Vec<_> = [left, right].into_iter().filter(|side| !is_constant(side)).map(|side| value(side)).collect();
+            let sides: Vec<_> =
+                [left, right].into_iter().filter(|side| !is_constant(side)).map(|side| value(side)).collect();
             sides.join(", ")
         }
         Expr::HasAttr { expr, attrs } => {

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_types::{
-    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process,
-    Resource, SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
+    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
+    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
     id::{RunId, SessionId},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -90,7 +90,11 @@ impl Snapshot {
         let policies: Vec<LoadedPolicy> = parsed.into_iter().map(|parsed| parsed.policy).collect();
         Ok(Self {
             index: SliceIndex::build(policies.iter().map(|policy| &policy.cedar)),
-            by_id: policies.iter().enumerate().map(|(position, policy)| (policy.cedar.id().clone(), position)).collect(),
+            by_id: policies
+                .iter()
+                .enumerate()
+                .map(|(position, policy)| (policy.cedar.id().clone(), position))
+                .collect(),
             digest: digest(&policies),
             vocabulary,
             policies,
@@ -332,8 +336,7 @@ fn validate(
     }
     let mut warnings = Vec::new();
     for warning in result.validation_warnings() {
-        let in_baseline =
-            by_id.get(warning.policy_id()).is_none_or(|one| one.policy.info.layer == Layer::Baseline);
+        let in_baseline = by_id.get(warning.policy_id()).is_none_or(|one| one.policy.info.layer == Layer::Baseline);
         let finding = Finding {
             problem: Problem::Doubtful(strip_policy_prefix(&capped(&warning.to_string()))),
             location: locate(warning.policy_id(), warning),
@@ -373,7 +376,11 @@ fn digest(policies: &[LoadedPolicy]) -> Sha256Digest {
         Layer::Baseline => b"baseline".as_slice(),
         Layer::Operator => b"operator".as_slice(),
     };
-    Sha256Digest::of_fields(head.into_iter().chain(sorted.iter().flat_map(|policy| {
-        [layer(policy.info.layer), policy.info.id.as_str().as_bytes(), policy.text.as_bytes()]
-    })))
+    Sha256Digest::of_fields(
+        head.into_iter().chain(
+            sorted.iter().flat_map(|policy| {
+                [layer(policy.info.layer), policy.info.id.as_str().as_bytes(), policy.text.as_bytes()]
+            }),
+        ),
+    )
 }

@@ -14,7 +14,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use cedar_policy::{ActionConstraint, EntityTypeName, EntityUid, Policy, PolicySet, PrincipalConstraint, ResourceConstraint};
+use cedar_policy::{
+    ActionConstraint, EntityTypeName, EntityUid, Policy, PolicySet, PrincipalConstraint, ResourceConstraint,
+};
 
 use crate::{cedar_request::CedarRequest, demand::Demands};
 
@@ -95,7 +97,11 @@ impl SliceIndex {
     }
 
     /// The slice for a request. `entry` gives the policy at a position.
-    pub(crate) fn slice<'a>(&self, request: &CedarRequest<'_>, entry: impl Fn(usize) -> Option<Entry<'a>>) -> Arc<Slice> {
+    pub(crate) fn slice<'a>(
+        &self,
+        request: &CedarRequest<'_>,
+        entry: impl Fn(usize) -> Option<Entry<'a>>,
+    ) -> Arc<Slice> {
         let files = self.matching(request);
         let cached = |cache: &HashMap<Box<[FileId]>, Arc<Slice>>| cache.get(&*files).map(Arc::clone);
         if let Some(slice) = cached(&self.cache.read().unwrap_or_else(PoisonError::into_inner)) {

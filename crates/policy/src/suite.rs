@@ -79,7 +79,8 @@ impl Suite {
     /// # Errors
     /// With the first file that cannot be used.
     pub fn read_all(path: &Path) -> Result<Vec<Self>, SuiteError> {
-        let unreadable = |error: std::io::Error| SuiteError::Unreadable { path: path.to_owned(), message: error.to_string() };
+        let unreadable =
+            |error: std::io::Error| SuiteError::Unreadable { path: path.to_owned(), message: error.to_string() };
         if !path.is_dir() {
             return Ok(vec![Self::read(path)?]);
         }
@@ -179,7 +180,8 @@ pub fn deciding_policies(decision: &CallDecision) -> BTreeSet<PolicyId> {
 /// # Errors
 /// When a change names an unknown key or has the wrong type.
 pub fn merge(preset: Option<Preset>, changes: toml::Table) -> Result<PolicyEvaluationConfig, MergeError> {
-    let base = preset.map_or_else(|| Ok(PolicyEvaluationConfig::default()), Preset::config).map_err(MergeError::Data)?;
+    let base =
+        preset.map_or_else(|| Ok(PolicyEvaluationConfig::default()), Preset::config).map_err(MergeError::Data)?;
     let toml = |error: String| MergeError::Toml(error);
     let mut table = toml::Table::try_from(&base).map_err(|error| toml(error.to_string()))?;
     table.extend(changes);
@@ -353,7 +355,15 @@ mod tests {
         assert!(matches!(run("[[test]]\nname = 'x'\nexpct = 'deny'"), Err(SuiteError::Toml { .. })));
         assert!(matches!(run("[config]\nallow_sensitve_tools = true"), Err(SuiteError::Toml { .. })));
         assert!(matches!(run(""), Err(SuiteError::NoTests(_))));
-        assert!(matches!(run("rules = 'permit'\n[[test]]\nname='x'\nexpect='deny'\nrequest={principal='agent:a',action='tool.list',resource='daemon:x'}"), Err(SuiteError::Policies(_))));
-        assert!(matches!(run("[[test]]\nname='x'\nexpect='deny'\nrequest={action='tool.list',resource='daemon:x'}"), Err(SuiteError::Request { .. })));
+        assert!(matches!(
+            run(
+                "rules = 'permit'\n[[test]]\nname='x'\nexpect='deny'\nrequest={principal='agent:a',action='tool.list',resource='daemon:x'}"
+            ),
+            Err(SuiteError::Policies(_))
+        ));
+        assert!(matches!(
+            run("[[test]]\nname='x'\nexpect='deny'\nrequest={action='tool.list',resource='daemon:x'}"),
+            Err(SuiteError::Request { .. })
+        ));
     }
 }

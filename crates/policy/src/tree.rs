@@ -7,7 +7,10 @@ use cedar_policy::pst::{BinaryOp, Clause, Expr, Template, UnaryOp, Var};
 /// The direct parts of an expression.
 pub(crate) fn children(expr: &Expr) -> Vec<&Expr> {
     match expr {
-        Expr::UnaryOp { expr, .. } | Expr::GetAttr { expr, .. } | Expr::HasAttr { expr, .. } | Expr::Like { expr, .. } => {
+        Expr::UnaryOp { expr, .. }
+        | Expr::GetAttr { expr, .. }
+        | Expr::HasAttr { expr, .. }
+        | Expr::Like { expr, .. } => {
             vec![expr]
         }
         Expr::BinaryOp { left, right, .. } => vec![left, right],

@@ -8,9 +8,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, RestrictedExpression, Schema, ValidationMode, Validator};
+use cedar_policy::{
+    Entities, EntityId, EntityTypeName, EntityUid, RestrictedExpression, Schema, ValidationMode, Validator,
+};
 use palyra_types::{
-    Action, EgressEnforcementMode, ObjectKind, Posture, PrincipalKind, SandboxTier, Timestamp, ToolCapability, WorkspaceRole,
+    Action, EgressEnforcementMode, ObjectKind, Posture, PrincipalKind, SandboxTier, Timestamp, ToolCapability,
+    WorkspaceRole,
 };
 
 /// The text of the schema.
@@ -62,8 +65,8 @@ pub(crate) struct ActionName {
 impl Vocabulary {
     /// Parses the schema and looks every name up.
     pub(crate) fn load() -> Result<Arc<Self>, VocabularyError> {
-        let (schema, warnings) = Schema::from_cedarschema_str(SCHEMA_SRC)
-            .map_err(|error| VocabularyError::Schema(describe(&error)))?;
+        let (schema, warnings) =
+            Schema::from_cedarschema_str(SCHEMA_SRC).map_err(|error| VocabularyError::Schema(describe(&error)))?;
         if let Some(warning) = warnings.into_iter().next() {
             return Err(VocabularyError::Schema(warning.to_string()));
         }
@@ -73,8 +76,8 @@ impl Vocabulary {
             let uid = uid(&type_name("Palyra::Action")?, action.as_str());
             let missing = || VocabularyError::Missing(format!("the action `{action}`"));
             let entity = action_entities.get(&uid).ok_or_else(missing)?.clone();
-            let entities = Entities::from_entities([entity], None)
-                .map_err(|error| VocabularyError::Schema(error.to_string()))?;
+            let entities =
+                Entities::from_entities([entity], None).map_err(|error| VocabularyError::Schema(error.to_string()))?;
             let groups = action_entities.ancestors(&uid).ok_or_else(missing)?.cloned().collect();
             let resources = schema.resources_for_action(&uid).ok_or_else(missing)?.cloned().collect();
             actions.insert(action, ActionName { uid, groups, resources, entities });
@@ -233,7 +236,8 @@ mod tests {
     #[test]
     fn the_schema_and_the_vocabulary_name_the_same_actions() {
         let vocabulary = Vocabulary::load().unwrap();
-        let groups: BTreeSet<_> = vocabulary.validator.schema().action_groups().map(|uid| uid.id().unescaped().to_owned()).collect();
+        let groups: BTreeSet<_> =
+            vocabulary.validator.schema().action_groups().map(|uid| uid.id().unescaped().to_owned()).collect();
         let declared: BTreeSet<_> = vocabulary
             .validator
             .schema()
@@ -249,7 +253,8 @@ mod tests {
     fn the_schema_calls_the_same_actions_sensitive_as_the_vocabulary() {
         let vocabulary = Vocabulary::load().unwrap();
         for &action in Action::ALL {
-            let in_group = vocabulary.action(action).unwrap().groups.iter().any(|group| group.id().unescaped() == "sensitive");
+            let in_group =
+                vocabulary.action(action).unwrap().groups.iter().any(|group| group.id().unescaped() == "sensitive");
             assert_eq!(in_group, action.is_sensitive(), "{action}");
         }
     }

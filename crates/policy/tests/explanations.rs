@@ -1,5 +1,7 @@
 //! Every answer explains itself: near misses, suggested rules, and who can change what.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
 use std::collections::BTreeMap;
 
 use palyra_policy::{
@@ -33,7 +35,11 @@ fn explain(rules: &str, request: &str) -> Explanation {
 
 /// The near misses as `policy: required / actual`.
 fn misses(explanation: &Explanation) -> Vec<String> {
-    explanation.near_misses.iter().map(|miss| format!("{}: {} / {}", miss.policy.id, miss.required, miss.actual)).collect()
+    explanation
+        .near_misses
+        .iter()
+        .map(|miss| format!("{}: {} / {}", miss.policy.id, miss.required, miss.actual))
+        .collect()
 }
 
 #[test]

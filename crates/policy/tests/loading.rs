@@ -1,5 +1,7 @@
 //! What a policy set must be to be loaded, and that bad input never changes the set in force.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
 use std::fmt::Write;
 
 use palyra_policy::{Engine, LoadError, Snapshot, SourceFile};
@@ -71,10 +73,13 @@ fn a_set_whose_approval_could_take_something_away_is_refused() {
 #[test]
 fn policies_that_would_test_a_stack_are_refused_and_those_at_the_limit_are_fine() {
     let with = |condition: &str| {
-        format!("@id(\"a\") permit (principal, action == Palyra::Action::\"fs.read\", resource) when {{ {condition} }};")
+        format!(
+            "@id(\"a\") permit (principal, action == Palyra::Action::\"fs.read\", resource) when {{ {condition} }};"
+        )
     };
-    let nested =
-        |open: &str, inner: &str, close: &str, depth: usize| format!("{}{inner}{}", open.repeat(depth), close.repeat(depth));
+    let nested = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
     let chain = |count: usize| vec!["context.approved"; count].join(" || ");
     assert_eq!(problems(&with(&nested("(", "true", ")", 10_000))), ["too_deep 1:1"]);
     assert_eq!(problems(&with(&nested("if true then ", "true", " else true", 10_000))), ["too_deep 1:1"]);
@@ -84,7 +89,10 @@ fn policies_that_would_test_a_stack_are_refused_and_those_at_the_limit_are_fine(
     let none = Vec::<String>::new();
     assert_eq!(problems(&with(&nested("(", "context.approved", ")", 40))), none);
     assert_eq!(problems(&with(&chain(166))), none);
-    assert_eq!(problems(&with(&nested("if context.allowlisted then (", "context.runs_palyra", ") else false", 20))), none);
+    assert_eq!(
+        problems(&with(&nested("if context.allowlisted then (", "context.runs_palyra", ") else false", 20))),
+        none
+    );
     // Brackets in strings and comments nest nothing.
     let comment = format!("// {}\n true", "(".repeat(1000));
     assert_eq!(problems(&with(&comment)), none);

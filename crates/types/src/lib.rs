@@ -39,7 +39,9 @@ pub use clock::{Clock, Timestamp};
 pub use digest::Sha256Digest;
 pub use home::StateHome;
 pub use host::HostName;
-pub use name::{Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName};
+pub use name::{
+    Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName,
+};
 pub use path::AbsolutePath;
 pub use principal::{Principal, PrincipalKind, WorkspaceRole};
 pub use process::Process;

@@ -122,10 +122,7 @@ mod tests {
 
     #[test]
     fn only_users_hold_roles() {
-        assert_eq!(
-            Principal::parse("agent:claude@owner"),
-            Err(PrincipalError::RoleOfNoUser(PrincipalKind::Agent))
-        );
+        assert_eq!(Principal::parse("agent:claude@owner"), Err(PrincipalError::RoleOfNoUser(PrincipalKind::Agent)));
         assert!(matches!(Principal::parse("claude"), Err(PrincipalError::NoKind(_))));
         assert!(matches!(Principal::parse("robot:x"), Err(PrincipalError::UnknownWord(_))));
     }

@@ -88,10 +88,7 @@ mod tests {
         };
         assert_eq!(tool(&[ToolCapability::FilesystemRead]).default_posture(), Posture::AlwaysAllow);
         for &capability in ToolCapability::ALL.iter().filter(|capability| capability.is_sensitive()) {
-            assert_eq!(
-                tool(&[ToolCapability::FilesystemRead, capability]).default_posture(),
-                Posture::AskEachTime
-            );
+            assert_eq!(tool(&[ToolCapability::FilesystemRead, capability]).default_posture(), Posture::AskEachTime);
         }
     }
 }

@@ -15,10 +15,22 @@ pub(crate) struct StatusArgs {
 
 pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
     let endpoint = Endpoint::parse(&args.url).map_err(|error| {
-        Failure::new(Exit::Usage, "url_invalid", "the address cannot be used", error.to_string(), "check PALYRA_URL and --url")
+        Failure::new(
+            Exit::Usage,
+            "url_invalid",
+            "the address cannot be used",
+            error.to_string(),
+            "check PALYRA_URL and --url",
+        )
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(Exit::Failure, "runtime", "the program cannot start", error.to_string(), "check the limits of this shell")
+        Failure::new(
+            Exit::Failure,
+            "runtime",
+            "the program cannot start",
+            error.to_string(),
+            "check the limits of this shell",
+        )
     })?;
     let health = runtime.block_on(Client::new(endpoint).health()).map_err(|error| {
         let help = match &error {

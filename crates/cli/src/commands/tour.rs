@@ -22,7 +22,10 @@ const STOPS: &[(&str, &str)] = &[
         "It wants to run the tests. A person is asked, and a rule could stop the asking.",
         "resource = 'tool:process.run'\nrun = ['/usr/bin/cargo', 'test']\ncwd = '/home/ada/shop'\ntier = 'c'\negress = 'strict'",
     ),
-    ("It wants a tool that nobody listed. Nothing permits it; the near misses say why.", "resource = 'tool:shell.anything'"),
+    (
+        "It wants a tool that nobody listed. Nothing permits it; the near misses say why.",
+        "resource = 'tool:shell.anything'",
+    ),
     (
         "It tries to approve its own call by running Palyra. A hard forbid; no rule can lift it.",
         "resource = 'tool:process.run'\nrun = ['/bin/bash', '-c', 'palyra approvals approve --all']\ntier = 'c'\negress = 'strict'",
@@ -75,8 +78,11 @@ pub(crate) fn run(terminal: &Terminal) -> Outcome {
 
 fn explain(set: &Snapshot, request: &str) -> Result<Vec<Explanation>, Failure> {
     let broken = |error: String| Failure::new(Exit::Failure, "broken_build", "the tour cannot be given", error, "");
-    let changes = "workspaces = { shop = '/home/ada/shop' }".parse().map_err(|error: toml::de::Error| broken(error.to_string()))?;
-    let config = palyra_policy::suite::merge(Some(Preset::DEFAULT), changes).map_err(|error| broken(error.to_string()))?;
+    let changes = "workspaces = { shop = '/home/ada/shop' }"
+        .parse()
+        .map_err(|error: toml::de::Error| broken(error.to_string()))?;
+    let config =
+        palyra_policy::suite::merge(Some(Preset::DEFAULT), changes).map_err(|error| broken(error.to_string()))?;
     let defaults: RequestDocument =
         toml::from_str("principal = 'agent:claude'\naction = 'tool.execute'\nchannel = 'mcp'\nworkspace = 'shop'")
             .map_err(|error| broken(error.to_string()))?;

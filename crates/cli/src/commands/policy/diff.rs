@@ -42,8 +42,7 @@ pub(crate) struct DiffArgs {
 
 pub(crate) fn run(args: &DiffArgs, terminal: &Terminal) -> Outcome {
     let (mut before, mut after) = (args.side(&args.before, terminal)?, args.side(&args.after, terminal)?);
-    let requests =
-        corpus(&args.corpus, &[&before.set, &after.set], &mut [&mut before.config, &mut after.config])?;
+    let requests = corpus(&args.corpus, &[&before.set, &after.set], &mut [&mut before.config, &mut after.config])?;
     let comparison = compare(
         Side { set: &before.set, config: &before.config },
         Side { set: &after.set, config: &after.config },
@@ -85,7 +84,8 @@ pub(crate) fn corpus(
         }
         return Ok(requests);
     }
-    let broken = |error: String| Failure::new(Exit::Failure, "broken_build", "the built-in corpus cannot be used", error, "");
+    let broken =
+        |error: String| Failure::new(Exit::Failure, "broken_build", "the built-in corpus cannot be used", error, "");
     let root = AbsolutePath::parse("/workspace").map_err(|error| broken(error.to_string()))?;
     let name = WorkspaceName::parse(HERE).map_err(|error| broken(error.to_string()))?;
     for config in configs {

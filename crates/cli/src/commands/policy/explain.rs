@@ -8,8 +8,8 @@ use std::{
 
 use clap::Args;
 use palyra_policy::{
-    Explanation, PolicyRequestContext, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text,
-    request::CallRequest,
+    Explanation, PolicyRequestContext, RequestDocument, Verdict, builtin_tools, compare::describe,
+    directory::read_text, request::CallRequest,
 };
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, ToolCapability,
@@ -172,7 +172,15 @@ fn within(root: &AbsolutePath, path: &Path) -> Result<AbsolutePath, Failure> {
 /// The absolute path of a program, looked up the way a shell does.
 fn resolve(program: &str) -> Result<String, Failure> {
     let help = "give the absolute path of the program";
-    let missing = || Failure::new(Exit::Usage, "no_such_program", format!("`{program}` cannot be resolved"), "it is not in PATH", help);
+    let missing = || {
+        Failure::new(
+            Exit::Usage,
+            "no_such_program",
+            format!("`{program}` cannot be resolved"),
+            "it is not in PATH",
+            help,
+        )
+    };
     if program.contains('/') {
         return Ok(absolute(Some(Path::new(program)))?.to_string());
     }
@@ -187,7 +195,11 @@ fn resolve(program: &str) -> Result<String, Failure> {
 fn read(path: &Path) -> Result<RequestDocument, Failure> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
-        io::stdin().lock().take(1 << 20).read_to_string(&mut text).map_err(|error| refused(path, &error.to_string()))?;
+        io::stdin()
+            .lock()
+            .take(1 << 20)
+            .read_to_string(&mut text)
+            .map_err(|error| refused(path, &error.to_string()))?;
         text
     } else {
         read_text(path)?
@@ -202,5 +214,11 @@ fn read(path: &Path) -> Result<RequestDocument, Failure> {
 
 fn refused(path: &Path, cause: &str) -> Failure {
     let help = "write it like the requests in policies/tests/";
-    Failure::new(Exit::Usage, "request_invalid", format!("the request in {} cannot be read", path.display()), cause, help)
+    Failure::new(
+        Exit::Usage,
+        "request_invalid",
+        format!("the request in {} cannot be read", path.display()),
+        cause,
+        help,
+    )
 }

@@ -18,7 +18,7 @@ pub(crate) enum PolicyCommand {
     /// Run policy tests from data files.
     Test(test::TestArgs),
     /// Decide one request and explain the decision. Exits 3 if it is denied.
-    Explain(explain::ExplainArgs),
+    Explain(Box<explain::ExplainArgs>),
     /// Decide many requests, and show what candidate policies would change.
     Simulate(simulate::SimulateArgs),
     /// Compare two policy sets over a corpus of requests, newly allowed first.
