@@ -32,6 +32,9 @@ pub enum RequestError {
     /// Something else than a user was named as the one acted for.
     #[error("`{0}` is no user; a call is made on behalf of a user")]
     NotAUser(String),
+    /// Something else than a user came with roles.
+    #[error("`{0}` is no user and holds no roles")]
+    RoleOfNoUser(String),
     /// The action cannot be taken on this kind of resource.
     #[error("`{action}` is not about a {kind}")]
     WrongResource {
@@ -168,6 +171,10 @@ fn entity(
 
 /// A request that says two things about its tool or skill is refused before anything is decided about either.
 fn check_agreement(request: &PolicyRequest, context: &PolicyRequestContext) -> Result<(), RequestError> {
+    // SECURITY: the schema puts only users into roles. A service that came with the role `owner` would govern.
+    if request.principal.kind != PrincipalKind::User && !request.principal.roles.is_empty() {
+        return Err(RequestError::RoleOfNoUser(request.principal.to_string()));
+    }
     let contradiction = |context: &str| RequestError::Contradiction {
         resource: request.resource.to_string(),
         context: context.to_owned(),
@@ -302,4 +309,24 @@ fn process_record(vocabulary: &Vocabulary, process: &Process) -> Result<Restrict
     );
     RestrictedExpression::new_record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)))
         .map_err(inexpressible)
+}
+
+#[cfg(test)]
+mod tests {
+    use palyra_types::{Timestamp, WorkspaceRole};
+
+    use super::*;
+
+    #[test]
+    fn a_role_on_a_service_or_an_agent_is_refused() {
+        for name in ["service:web", "agent:claude"] {
+            let request = PolicyRequest {
+                principal: Principal::parse(name).unwrap().with_roles([WorkspaceRole::Owner]),
+                action: Action::PolicyWrite,
+                resource: Resource::parse("policy:active").unwrap(),
+            };
+            let context = PolicyRequestContext::at(Timestamp::from_unix_millis(0));
+            assert_eq!(check_agreement(&request, &context), Err(RequestError::RoleOfNoUser(name.to_owned())));
+        }
+    }
 }
