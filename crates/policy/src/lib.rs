@@ -33,6 +33,7 @@ pub mod request;
 pub mod set;
 mod slice;
 pub mod source;
+mod subject_lint;
 mod suggest;
 pub mod suite;
 mod tree;

@@ -83,6 +83,9 @@ pub enum Problem {
     /// Approving could take something away.
     #[error("an approval would make this {0} less permissive")]
     ApprovalInverted(&'static str),
+    /// A condition asks about an entity that the request need not name.
+    #[error("the condition asks about {0}, not about the request")]
+    FixedSubject(String),
 }
 
 impl Problem {
@@ -109,6 +112,9 @@ impl Problem {
                 "in a permit, use `context.approved` as it is, without `!`, outside of comparisons and `if`".into()
             }
             Self::ApprovalInverted(_) => "in a forbid, write `unless { context.approved }`".into(),
+            Self::FixedSubject(_) => {
+                "ask about principal, action, resource or context; compare them with fixed names".into()
+            }
         }
     }
 
@@ -132,6 +138,7 @@ impl Problem {
             Self::Doubtful(_) => "doubtful",
             Self::Hidden(_) => "hidden_character",
             Self::ApprovalInverted(_) => "approval_inverted",
+            Self::FixedSubject(_) => "fixed_subject",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A loaded policy set: parsed, named, validated and linted once, then only read.
 //!
 //! Guarantees: the baseline is in it; every policy has a unique id from its `@id`; every policy passed strict validation against
-//! the schema and the approval lint. A set that breaks any of this does not come into being: [`Snapshot::load`] returns
+//! the schema and the two lints. A set that breaks any of this does not come into being: [`Snapshot::load`] returns
 //! everything that is wrong with it.
 
 use std::{
@@ -21,6 +21,7 @@ use crate::{
     problem::{Finding, LoadError, MAX_TOTAL_SIZE, Problem},
     slice::{Entry, SliceIndex},
     source::{Layer, Location, SourceFile, Statement},
+    subject_lint,
     vocabulary::{SCHEMA_SRC, Vocabulary},
 };
 
@@ -201,6 +202,9 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
             Effect::Forbid => "forbid",
         };
         return Err(at(Problem::ApprovalInverted(word), 0, first_line));
+    }
+    if let Some(subject) = subject_lint::fixed_subject(&tree) {
+        return Err(at(Problem::FixedSubject(capped(&subject)), 0, first_line));
     }
     let annotation = |name: &str| policy.annotation(name).filter(|text| !text.is_empty()).map(str::to_owned);
     Ok(LoadedPolicy {
