@@ -65,12 +65,10 @@ fn runs_palyra(process: &Process, config: &PolicyEvaluationConfig) -> bool {
     if is_palyra(process.program.as_str(), config) {
         return true;
     }
-    // SECURITY: `env palyra …` and `bash -c "palyra …"` run Palyra as surely as `palyra …`. An argument of any other program
-    // that merely mentions the word (a commit message, a search) does not.
-    if process::is_interpreter(name) {
-        return process.args.iter().flat_map(|arg| words(arg)).any(|word| is_palyra(word, config));
-    }
-    process::is_launcher(name) && process.args.iter().any(|arg| is_palyra(arg, config))
+    // SECURITY: `env palyra …`, `bash -c "palyra …"` and `sudo sh -c "palyra …"` run Palyra as surely as `palyra …`. An argument
+    // of any other program that merely mentions the word (a commit message, a search) does not.
+    (process::is_interpreter(name) || process::is_launcher(name))
+        && process.args.iter().any(|arg| is_palyra(arg, config) || words(arg).any(|word| is_palyra(word, config)))
 }
 
 fn is_palyra(word: &str, config: &PolicyEvaluationConfig) -> bool {
@@ -86,14 +84,21 @@ fn reaches_into(process: &Process, state: &AbsolutePath) -> bool {
 
 /// Whether an argument names the state directory: spelt out anywhere inside it, or relative to the working directory.
 fn arg_reaches(arg: &str, cwd: Option<&AbsolutePath>, state: &AbsolutePath) -> bool {
-    words(arg).any(|word| {
-        let path = match (word.starts_with('/'), cwd) {
-            (true, _) => fold(word),
-            (false, Some(cwd)) => fold(&format!("{cwd}/{word}")),
-            (false, None) => return false,
-        };
-        AbsolutePath::parse(&path).is_ok_and(|path| path.is_within(state))
-    })
+    // The state directory may itself hold what separates words, so the argument is also searched for it as it stands.
+    let spelt_out = arg.match_indices(state.as_str()).any(|(start, found)| {
+        let (before, after) = (arg.get(..start), arg.get(start + found.len()..));
+        before.is_some_and(|before| before.is_empty() || before.ends_with(is_separator))
+            && after.is_some_and(|after| after.is_empty() || after.starts_with(|c| c == '/' || is_separator(c)))
+    });
+    spelt_out
+        || words(arg).any(|word| {
+            let path = match (word.starts_with('/'), cwd) {
+                (true, _) => fold(word),
+                (false, Some(cwd)) => fold(&format!("{cwd}/{word}")),
+                (false, None) => return false,
+            };
+            AbsolutePath::parse(&path).is_ok_and(|path| path.is_within(state))
+        })
 }
 
 /// Folds `..` away. Only for the question "does this look like it reaches there", where a guess too many is harmless.
@@ -113,7 +118,11 @@ fn fold(path: &str) -> String {
 
 /// Splits text at what separates words in shells and in options.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| c.is_whitespace() || "\"'`$(){}[];|&<>=,:@".contains(c)).filter(|word| !word.is_empty())
+    text.split(is_separator).filter(|word| !word.is_empty())
+}
+
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || "\"'`$(){}[];|&<>=,:@".contains(c)
 }
 
 #[cfg(test)]
@@ -144,6 +153,9 @@ mod tests {
             &["/usr/bin/sudo", "-u", "ada", "/opt/bin/palyrad"],
             &["/bin/bash", "-c", "cd /tmp && palyra approvals approve $(palyra approvals list)"],
             &["/usr/bin/python3", "-c", "import os; os.system('palyra up')"],
+            &["/usr/bin/env", "bash", "-c", "palyra approvals approve 7"],
+            &["/usr/bin/sudo", "sh", "-c", "exec palyra up"],
+            &["/bin/su", "-c", "palyra up"],
         ] {
             assert!(runs_palyra(&process(argv), &config()), "{argv:?}");
         }
@@ -175,5 +187,17 @@ mod tests {
         }
         assert!(!reaches("/home/ada/.local/share/palyra-notes"));
         assert!(!reaches("src/main.rs"));
+    }
+
+    #[test]
+    fn a_state_directory_with_a_space_in_its_name_is_recognised() {
+        let state = AbsolutePath::parse("/home/ada smith/palyra@1").unwrap();
+        for arg in
+            ["/home/ada smith/palyra@1/key", "--file=/home/ada smith/palyra@1", "cat '/home/ada smith/palyra@1/key'"]
+        {
+            assert!(arg_reaches(arg, None, &state), "{arg}");
+        }
+        assert!(!arg_reaches("/home/ada smith/palyra@10", None, &state));
+        assert!(!arg_reaches("/srv/home/ada smith/palyra@1", None, &state));
     }
 }
