@@ -31,7 +31,9 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
         terminal.document("error", Form { body, findings: &failure.findings });
         return;
     }
-    for finding in &failure.findings {
+    // A single finding about a whole file is what the three lines below say already.
+    let told_below = matches!(failure.findings.as_slice(), [only] if only.location.line_text.is_empty());
+    for finding in failure.findings.iter().filter(|_| !told_below) {
         self::finding(finding, "error", terminal);
     }
     terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));

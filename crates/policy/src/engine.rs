@@ -76,6 +76,9 @@ impl Engine {
 }
 
 /// Decides one request by the baseline alone, the way a daemon without operator policies would.
+///
+/// # Errors
+/// When the built-in baseline cannot be loaded, which is a broken build. Nothing is decided then, so nothing may run.
 pub fn evaluate_with_context(
     request: &PolicyRequest,
     context: &PolicyRequestContext,
@@ -221,18 +224,48 @@ pub(crate) fn part_of(
 
 #[cfg(test)]
 mod tests {
+    use palyra_types::{Principal, Timestamp};
+
     use super::*;
+    use crate::baseline::Preset;
+
+    fn ask(action: Action, resource: &str) -> Decision {
+        let request = PolicyRequest {
+            principal: Principal::parse("agent:claude").unwrap(),
+            action,
+            resource: Resource::parse(resource).unwrap(),
+        };
+        let context = PolicyRequestContext::at(Timestamp::from_unix_millis(0));
+        evaluate_with_context(&request, &context, &Preset::Cautious.config().unwrap()).unwrap()
+    }
 
     #[test]
     fn the_baseline_and_every_preset_load_without_a_doubt() {
-        if let Err(e) = Snapshot::load(&[]) {
-            panic!("{:#?}", e)
+        Snapshot::load(&[]).unwrap();
+        for preset in Preset::ALL {
+            let set = Snapshot::load(&[preset.source()]).unwrap();
+            assert_eq!(set.warnings(), [], "{preset}");
         }
-        for preset in crate::baseline::Preset::ALL {
-            match Snapshot::load(&[preset.source()]) {
-                Ok(s) => assert!(s.warnings().is_empty(), "{:#?}", s.warnings()),
-                Err(e) => panic!("{:#?}", e),
-            }
-        }
+    }
+
+    #[test]
+    fn the_baseline_alone_permits_reading_asks_for_tools_and_denies_the_rest() {
+        assert_eq!(ask(Action::DaemonStatus, "daemon:local").verdict, Verdict::Allow);
+        assert_eq!(ask(Action::ToolExecute, "tool:process.run").verdict, Verdict::Ask);
+        assert_eq!(ask(Action::FsRead, "path:/etc/hosts").cause, Cause::NotPermitted);
+    }
+
+    #[test]
+    fn an_action_on_the_wrong_kind_of_resource_is_denied_as_malformed() {
+        let decision = ask(Action::ToolExecute, "host:example.org");
+        assert_eq!(decision.verdict, Verdict::Deny);
+        assert_eq!(decision.reason(), "`tool.execute` is not about a host");
+    }
+
+    #[test]
+    fn an_approval_that_would_take_a_permission_away_denies() {
+        let answer = |allowed| Answer { allowed, reasons: Vec::new(), failures: Vec::new() };
+        let (verdict, cause) = conclude(answer(true), Some(answer(false)));
+        assert_eq!((verdict, cause), (Verdict::Deny, Cause::Contradictory { by: Vec::new() }));
     }
 }

@@ -3,6 +3,23 @@
 //! Guarantees: deny by default; any error denies; the baseline cannot be removed or shadowed; every answer names its reason.
 //! Does not: ask a person, run anything, or keep anything. That is `palyra-gate`.
 //!
+//! ```
+//! use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Preset, Verdict};
+//! use palyra_types::{Action, Principal, Resource, Timestamp};
+//!
+//! let engine = Engine::new(&[Preset::Cautious.source()])?;
+//! let request = PolicyRequest {
+//!     principal: Principal::parse("agent:claude")?,
+//!     action: Action::ToolExecute,
+//!     resource: Resource::parse("tool:process.run")?,
+//! };
+//! let context = PolicyRequestContext::at(Timestamp::parse("2026-03-02T09:30:00Z")?);
+//! let decision = engine.decide(&request, &context, &Preset::Cautious.config()?);
+//! assert_eq!(decision.verdict, Verdict::Ask);
+//! assert_eq!(decision.reason(), "the tool is allowlisted and a person is asked each time [baseline.execute-ask]");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | you look for | read |
 //! |---|---|
 //! | how a verdict is made | [`engine`] |
