@@ -32,9 +32,9 @@ pub enum RequestError {
     /// Something else than a user was named as the one acted for.
     #[error("`{0}` is no user; a call is made on behalf of a user")]
     NotAUser(String),
-    /// Something else than a user came with roles.
-    #[error("`{0}` is no user and holds no roles")]
-    RoleOfNoUser(String),
+    /// The principal acts on behalf of itself, with other roles than its own.
+    #[error("`{0}` is named twice, with different roles")]
+    TwoSetsOfRoles(String),
     /// The action cannot be taken on this kind of resource.
     #[error("`{action}` is not about a {kind}")]
     WrongResource {
@@ -73,13 +73,13 @@ impl<'a> CedarRequest<'a> {
     ) -> Result<Self, RequestError> {
         check_agreement(request, context)?;
         let action = vocabulary.action(request.action).ok_or(missing(request.action.as_str()))?;
-        let principal_type = vocabulary.principal(request.principal.kind);
+        let principal_type = vocabulary.principal(request.principal.kind());
         let resource_type = type_of(vocabulary, &request.resource).ok_or(missing(request.resource.kind()))?;
         if !action.resources.contains(resource_type) {
             return Err(RequestError::WrongResource { action: request.action, kind: request.resource.kind() });
         }
         Ok(Self {
-            principal: uid(principal_type, request.principal.id.as_str()),
+            principal: uid(principal_type, request.principal.id().as_str()),
             action,
             resource: uid(resource_type, &request.resource.id()),
             principal_type,
@@ -119,7 +119,7 @@ impl<'a> CedarRequest<'a> {
         if demands.contains(ContextKey::OnBehalfOf)
             && let Some(user) = &self.context.on_behalf_of
         {
-            let name = uid(self.vocabulary.principal(user.kind), user.id.as_str());
+            let name = uid(self.vocabulary.principal(user.kind()), user.id().as_str());
             if name != self.principal {
                 let roles: Vec<_> = roles_of(self.vocabulary, user).collect();
                 entities.push(entity(name, HashMap::new(), &roles)?);
@@ -171,10 +171,6 @@ fn entity(
 
 /// A request that says two things about its tool or skill is refused before anything is decided about either.
 fn check_agreement(request: &PolicyRequest, context: &PolicyRequestContext) -> Result<(), RequestError> {
-    // SECURITY: the schema puts only users into roles. A service that came with the role `owner` would govern.
-    if request.principal.kind != PrincipalKind::User && !request.principal.roles.is_empty() {
-        return Err(RequestError::RoleOfNoUser(request.principal.to_string()));
-    }
     let contradiction = |context: &str| RequestError::Contradiction {
         resource: request.resource.to_string(),
         context: context.to_owned(),
@@ -183,14 +179,21 @@ fn check_agreement(request: &PolicyRequest, context: &PolicyRequestContext) -> R
         (Resource::Tool(tool), Some(named), _) if tool != named => Err(contradiction(named.as_str())),
         (Resource::Skill(skill), _, Some(named)) if skill != named => Err(contradiction(named.as_str())),
         _ => match &context.on_behalf_of {
-            Some(other) if other.kind != PrincipalKind::User => Err(RequestError::NotAUser(other.to_string())),
+            Some(other) if other.kind() != PrincipalKind::User => Err(RequestError::NotAUser(other.to_string())),
+            Some(other) if is_same(other, &request.principal) && *other != request.principal => {
+                Err(RequestError::TwoSetsOfRoles(other.to_string()))
+            }
             _ => Ok(()),
         },
     }
 }
 
+fn is_same(a: &Principal, b: &Principal) -> bool {
+    (a.kind(), a.id()) == (b.kind(), b.id())
+}
+
 fn roles_of<'a>(vocabulary: &'a Vocabulary, principal: &'a Principal) -> impl Iterator<Item = EntityUid> {
-    principal.roles.iter().filter_map(|&role| vocabulary.role(role).cloned())
+    principal.roles().iter().filter_map(|&role| vocabulary.role(role).cloned())
 }
 
 fn type_of<'a>(vocabulary: &'a Vocabulary, resource: &Resource) -> Option<&'a EntityTypeName> {
@@ -255,10 +258,9 @@ fn value_of(
         ContextKey::SessionId => context.session_id.map(|id| text(&id.to_string())),
         ContextKey::RunId => context.run_id.map(|id| text(&id.to_string())),
         ContextKey::TokenId => named(context.token_id.as_ref().map(TokenId::as_str)),
-        ContextKey::OnBehalfOf => context
-            .on_behalf_of
-            .as_ref()
-            .map(|user| RestrictedExpression::new_entity_uid(uid(vocabulary.principal(user.kind), user.id.as_str()))),
+        ContextKey::OnBehalfOf => context.on_behalf_of.as_ref().map(|user| {
+            RestrictedExpression::new_entity_uid(uid(vocabulary.principal(user.kind()), user.id().as_str()))
+        }),
         ContextKey::Now => Some(vocabulary.datetime(context.now)),
         ContextKey::ToolName => named(context.tool_name.as_ref().map(ToolName::as_str)),
         ContextKey::SkillId => named(context.skill_id.as_ref().map(SkillId::as_str)),
@@ -313,20 +315,26 @@ fn process_record(vocabulary: &Vocabulary, process: &Process) -> Result<Restrict
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::{Timestamp, WorkspaceRole};
+    use palyra_types::Timestamp;
 
     use super::*;
 
     #[test]
-    fn a_role_on_a_service_or_an_agent_is_refused() {
-        for name in ["service:web", "agent:claude"] {
-            let request = PolicyRequest {
-                principal: Principal::parse(name).unwrap().with_roles([WorkspaceRole::Owner]),
-                action: Action::PolicyWrite,
-                resource: Resource::parse("policy:active").unwrap(),
-            };
-            let context = PolicyRequestContext::at(Timestamp::from_unix_millis(0));
-            assert_eq!(check_agreement(&request, &context), Err(RequestError::RoleOfNoUser(name.to_owned())));
-        }
+    fn a_principal_named_twice_with_different_roles_is_refused() {
+        let request = PolicyRequest {
+            principal: Principal::parse("user:ada").unwrap(),
+            action: Action::PolicyWrite,
+            resource: Resource::parse("policy:active").unwrap(),
+        };
+        let on_behalf_of = |text: &str| PolicyRequestContext {
+            on_behalf_of: Some(Principal::parse(text).unwrap()),
+            ..PolicyRequestContext::at(Timestamp::from_unix_millis(0))
+        };
+        assert_eq!(check_agreement(&request, &on_behalf_of("user:ada")), Ok(()));
+        assert_eq!(check_agreement(&request, &on_behalf_of("user:bob@owner")), Ok(()));
+        assert_eq!(
+            check_agreement(&request, &on_behalf_of("user:ada@owner")),
+            Err(RequestError::TwoSetsOfRoles("user:ada".to_owned()))
+        );
     }
 }

@@ -157,7 +157,7 @@ pub fn describe(call: &CallRequest, context: &PolicyRequestContext) -> String {
 }
 
 fn who(principal: &Principal) -> String {
-    let roles: Vec<_> = principal.roles.iter().map(|role| role.as_str()).collect();
+    let roles: Vec<_> = principal.roles().iter().map(|role| role.as_str()).collect();
     if roles.is_empty() { principal.to_string() } else { format!("{principal} ({})", roles.join(", ")) }
 }
 

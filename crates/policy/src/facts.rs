@@ -87,7 +87,8 @@ fn arg_reaches(arg: &str, cwd: Option<&AbsolutePath>, state: &AbsolutePath) -> b
     // The state directory may itself hold what separates words, so the argument is also searched for it as it stands.
     let spelt_out = arg.match_indices(state.as_str()).any(|(start, found)| {
         let (before, after) = (arg.get(..start), arg.get(start + found.len()..));
-        before.is_some_and(|before| before.is_empty() || before.ends_with(is_separator))
+        // An option may be glued to its value: `tar -C/state`.
+        before.is_some_and(|before| before.is_empty() || before.ends_with(is_separator) || before.starts_with('-'))
             && after.is_some_and(|after| after.is_empty() || after.starts_with(|c| c == '/' || is_separator(c)))
     });
     spelt_out
@@ -190,11 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_state_directory_with_a_space_in_its_name_is_recognised() {
+    fn a_state_directory_with_a_space_in_its_name_is_recognised_even_glued_to_an_option() {
         let state = AbsolutePath::parse("/home/ada smith/palyra@1").unwrap();
-        for arg in
-            ["/home/ada smith/palyra@1/key", "--file=/home/ada smith/palyra@1", "cat '/home/ada smith/palyra@1/key'"]
-        {
+        for arg in [
+            "/home/ada smith/palyra@1/key",
+            "--file=/home/ada smith/palyra@1",
+            "-C/home/ada smith/palyra@1",
+            "cat '/home/ada smith/palyra@1/key'",
+        ] {
             assert!(arg_reaches(arg, None, &state), "{arg}");
         }
         assert!(!arg_reaches("/home/ada smith/palyra@10", None, &state));

@@ -84,6 +84,10 @@ impl Snapshot {
         };
         findings.sort_by_cached_key(order);
         warnings.sort_by_cached_key(order);
+        // One slip in a policy about every action is told once, not once an action.
+        let same_slip =
+            |a: &mut Finding, b: &mut Finding| a.location == b.location && a.problem.code() == b.problem.code();
+        findings.dedup_by(same_slip);
         if !findings.is_empty() {
             return Err(LoadError { findings });
         }

@@ -45,7 +45,7 @@ fn write(
         }
     }
     if let Some(user) = &context.on_behalf_of {
-        let user = uid(set.vocabulary.principal(user.kind), user.id.as_str());
+        let user = uid(set.vocabulary.principal(user.kind()), user.id().as_str());
         conditions.push(format!("context has on_behalf_of && context.on_behalf_of == {}", name(&user)));
     }
     if let Some(channel) = &context.channel {

@@ -34,16 +34,15 @@ words! {
 }
 
 /// A principal: its kind, its name, and the roles it holds.
+///
+/// INVARIANT: only users hold roles, so that no service or agent can come to govern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "PrincipalForm")]
 pub struct Principal {
-    /// User, agent or service.
-    pub kind: PrincipalKind,
-    /// Unique within its kind.
-    pub id: PrincipalId,
-    /// Roles; only users hold any.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub roles: BTreeSet<WorkspaceRole>,
+    kind: PrincipalKind,
+    id: PrincipalId,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    roles: BTreeSet<WorkspaceRole>,
 }
 
 impl Principal {
@@ -54,10 +53,15 @@ impl Principal {
     }
 
     /// The same principal, holding these roles.
-    #[must_use]
-    pub fn with_roles(mut self, roles: impl IntoIterator<Item = WorkspaceRole>) -> Self {
+    ///
+    /// # Errors
+    /// When there are roles and the principal is no user.
+    pub fn with_roles(mut self, roles: impl IntoIterator<Item = WorkspaceRole>) -> Result<Self, PrincipalError> {
         self.roles = roles.into_iter().collect();
-        self
+        if self.kind != PrincipalKind::User && !self.roles.is_empty() {
+            return Err(PrincipalError::RoleOfNoUser(self.kind));
+        }
+        Ok(self)
     }
 
     /// Reads `kind:name`, such as `agent:claude`, or `user:ada@owner` with a role.
@@ -71,10 +75,42 @@ impl Principal {
             Some((name, role)) => (name, Some(WorkspaceRole::parse(role)?)),
             None => (name, None),
         };
-        if role.is_some() && kind != PrincipalKind::User {
-            return Err(PrincipalError::RoleOfNoUser(kind));
-        }
-        Ok(Self::new(kind, PrincipalId::parse(name)?).with_roles(role))
+        Self::new(kind, PrincipalId::parse(name)?).with_roles(role)
+    }
+
+    /// User, agent or service.
+    #[must_use]
+    pub const fn kind(&self) -> PrincipalKind {
+        self.kind
+    }
+
+    /// Its name, unique within its kind.
+    #[must_use]
+    pub const fn id(&self) -> &PrincipalId {
+        &self.id
+    }
+
+    /// The roles it holds.
+    #[must_use]
+    pub const fn roles(&self) -> &BTreeSet<WorkspaceRole> {
+        &self.roles
+    }
+}
+
+/// A principal as it is written, before it is known that only users hold roles.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrincipalForm {
+    kind: PrincipalKind,
+    id: PrincipalId,
+    #[serde(default)]
+    roles: BTreeSet<WorkspaceRole>,
+}
+
+impl TryFrom<PrincipalForm> for Principal {
+    type Error = PrincipalError;
+    fn try_from(form: PrincipalForm) -> Result<Self, PrincipalError> {
+        Self::new(form.kind, form.id).with_roles(form.roles)
     }
 }
 
@@ -116,13 +152,15 @@ mod tests {
     fn a_principal_reads_back_as_it_was_written() {
         assert_eq!(Principal::parse("agent:claude").unwrap().to_string(), "agent:claude");
         let ada = Principal::parse("user:ada@owner").unwrap();
-        assert_eq!(ada.roles, BTreeSet::from([WorkspaceRole::Owner]));
+        assert_eq!(ada.roles(), &BTreeSet::from([WorkspaceRole::Owner]));
         assert_eq!(ada.to_string(), "user:ada");
     }
 
     #[test]
     fn only_users_hold_roles() {
         assert_eq!(Principal::parse("agent:claude@owner"), Err(PrincipalError::RoleOfNoUser(PrincipalKind::Agent)));
+        let written: Result<Principal, _> = serde_json::from_str(r#"{"kind":"service","id":"web","roles":["owner"]}"#);
+        assert_eq!(written.unwrap_err().to_string(), "a role belongs to a user, not to a kind `service`");
         assert!(matches!(Principal::parse("claude"), Err(PrincipalError::NoKind(_))));
         assert!(matches!(Principal::parse("robot:x"), Err(PrincipalError::UnknownWord(_))));
     }

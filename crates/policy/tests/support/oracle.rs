@@ -125,7 +125,7 @@ impl Oracle {
         if named_twice {
             return None;
         }
-        let entities = Entities::from_json_value(Value::Array(entities(question)?), Some(schema())).unwrap();
+        let entities = Entities::from_json_value(Value::Array(entities(question)), Some(schema())).unwrap();
         let ask = |approved: bool| {
             let request = cedar_request(question, approved)?;
             Some(Answer::of(&Authorizer::new().is_authorized(&request, &self.set, &entities)))
@@ -202,7 +202,7 @@ fn reference(of: &str, id: &str) -> Value {
 }
 
 fn principal_type(principal: &Principal) -> &'static str {
-    match principal.kind {
+    match principal.kind() {
         PrincipalKind::User => "Palyra::User",
         PrincipalKind::Agent => "Palyra::Agent",
         PrincipalKind::Service => "Palyra::Service",
@@ -210,25 +210,22 @@ fn principal_type(principal: &Principal) -> &'static str {
 }
 
 fn principal_name(principal: &Principal) -> Value {
-    name(principal_type(principal), principal.id.as_str())
+    name(principal_type(principal), principal.id().as_str())
 }
 
 fn resource_name(resource: &Resource) -> Value {
     name(type_of(resource), &resource.id())
 }
 
-/// Everything that the request names, with everything above it. Nothing where a principal holds a role it cannot hold.
-fn entities(question: &Question) -> Option<Vec<Value>> {
+/// Everything that the request names, with everything above it.
+fn entities(question: &Question) -> Vec<Value> {
     let Question { request, context, config } = question;
     let mut all = BTreeMap::new();
     let mut add = |uid: Value, attrs: Value, parents: Vec<Value>| {
         all.insert(uid.to_string(), json!({ "uid": uid, "attrs": attrs, "parents": parents }));
     };
     for principal in [Some(&request.principal), context.on_behalf_of.as_ref()].into_iter().flatten() {
-        if principal.kind != PrincipalKind::User && !principal.roles.is_empty() {
-            return None;
-        }
-        let roles = principal.roles.iter().map(|role| name("Palyra::Role", role.as_str())).collect();
+        let roles = principal.roles().iter().map(|role| name("Palyra::Role", role.as_str())).collect();
         add(principal_name(principal), json!({}), roles);
     }
     match &request.resource {
@@ -272,7 +269,7 @@ fn entities(question: &Question) -> Option<Vec<Value>> {
             add(name("Palyra::Path", text), json!({ "path": text, "name": last }), parents);
         }
     }
-    Some(all.into_values().collect())
+    all.into_values().collect()
 }
 
 /// The whole context.

@@ -77,24 +77,20 @@ pub fn question() -> impl Strategy<Value = Question> {
         1 => (action(), select(resources())),
     ];
     (principal(), triple, context(), config(), 0..20_u8).prop_map(
-        |(mut principal, (action, resource), mut context, config, oddity)| {
-            // One question in twenty may contradict its resource, one names an agent as the one acted for, and one gives a role
-            // to whoever asks.
+        |(principal, (action, resource), mut context, config, oddity)| {
+            // One question in twenty may contradict its resource, and one names an agent as the one acted for.
             match &resource {
                 Resource::Tool(tool) if oddity != 0 => context.tool_name = context.tool_name.map(|_| tool.clone()),
                 Resource::Skill(skill) if oddity != 0 => context.skill_id = context.skill_id.map(|_| skill.clone()),
                 _ => {}
             }
-            if oddity == 2 {
-                principal.roles.insert(WorkspaceRole::Owner);
-            }
             if let Some(user) = &mut context.on_behalf_of {
                 if oddity == 1 {
-                    *user = Principal::new(PrincipalKind::Agent, user.id.clone());
+                    *user = Principal::new(PrincipalKind::Agent, user.id().clone());
                 }
                 // One user holds one set of roles, whichever way the request names them.
-                if (user.kind, &user.id) == (principal.kind, &principal.id) {
-                    user.roles = principal.roles.clone();
+                if (user.kind(), user.id()) == (principal.kind(), principal.id()) {
+                    *user = principal.clone();
                 }
             }
             Question { request: PolicyRequest { principal, action, resource }, context, config }
@@ -161,7 +157,7 @@ fn principal() -> impl Strategy<Value = Principal> {
 
 fn user() -> impl Strategy<Value = Principal> {
     (select(&USERS[..]), subsequence(WorkspaceRole::ALL, 0..=WorkspaceRole::ALL.len())).prop_map(|(name, roles)| {
-        Principal::new(PrincipalKind::User, PrincipalId::parse(name).unwrap()).with_roles(roles)
+        Principal::new(PrincipalKind::User, PrincipalId::parse(name).unwrap()).with_roles(roles).unwrap()
     })
 }
 
