@@ -46,7 +46,7 @@ impl Failure {
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let (cause, help) = match error.findings.first() {
-            Some(first) => (format!("{}: {}", first.location, first.problem), first.problem.advice()),
+            Some(first) => (format!("{}: {}", first.location.file, first.problem), first.problem.advice()),
             None => (error.to_string(), String::new()),
         };
         let count = error.findings.len();

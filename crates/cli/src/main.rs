@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::run(&args, &terminal),
     };
     match outcome {
+        Ok(Exit::Ok) if Terminal::failed() => Exit::Failure.into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             report::failure(&failure, &terminal);

@@ -31,10 +31,14 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
         terminal.document("error", Form { body, findings: &failure.findings });
         return;
     }
-    // A single finding about a whole file is what the three lines below say already.
-    let told_below = matches!(failure.findings.as_slice(), [only] if only.location.line_text.is_empty());
-    for finding in failure.findings.iter().filter(|_| !told_below) {
-        self::finding(finding, "error", terminal);
+    let has_places = failure.findings.iter().any(|finding| !finding.location.line_text.is_empty());
+    if has_places || failure.findings.len() > 1 {
+        // Each finding brings its own cause and help.
+        for finding in &failure.findings {
+            self::finding(finding, "error", terminal);
+        }
+        terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
+        return;
     }
     terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
     terminal.talk(format!("{} {}", terminal.paint_err(BOLD, "cause:"), failure.cause));

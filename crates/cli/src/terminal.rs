@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anstyle::{AnsiColor, Style};
@@ -31,9 +32,23 @@ impl Terminal {
         }
     }
 
-    /// Prints a line of data. A reader that went away is no error: `palyra … | head` is fine.
+    /// Prints a line of data. A reader that went away is no error: `palyra … | head` is fine. A full disk is.
     pub(crate) fn out(&self, line: impl AsRef<str>) {
-        let _ = writeln!(io::stdout().lock(), "{}", line.as_ref());
+        match writeln!(io::stdout().lock(), "{}", line.as_ref()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => {
+                if !OUTPUT_FAILED.swap(true, Ordering::Relaxed) {
+                    self.talk(format!("error: the output cannot be written: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Whether some data could not be written.
+    pub(crate) fn failed() -> bool {
+        let flushed = io::stdout().lock().flush();
+        OUTPUT_FAILED.load(Ordering::Relaxed) || flushed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }
 
     /// Prints a line of talk.
@@ -69,6 +84,8 @@ impl Terminal {
         self.paint(style, &format!("{glyph} {verdict:<5}"))
     }
 }
+
+static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Fine.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use palyra_types::Principal;
+use palyra_types::{PolicyId, Principal};
 use serde::Serialize;
 
 use crate::{
@@ -100,6 +100,8 @@ pub struct Comparison {
     pub tried: usize,
     /// Those that are decided differently, by [`Change`], then in the order of the corpus.
     pub flips: Vec<Flip>,
+    /// Policies that only the second set has and that decided none of the requests. What they change is unknown.
+    pub untried: Vec<PolicyId>,
 }
 
 impl Comparison {
@@ -126,11 +128,13 @@ impl Comparison {
 /// Puts every request to both sets.
 #[must_use]
 pub fn compare(before: Side<'_>, after: Side<'_>, corpus: &[(CallRequest, PolicyRequestContext)]) -> Comparison {
+    let mut tried = BTreeSet::new();
     let mut flips: Vec<Flip> = corpus
         .iter()
         .filter_map(|(call, context)| {
             let was = before.set.decide_call(call, context, before.config);
             let is = after.set.decide_call(call, context, after.config);
+            tried.extend(is.parts.iter().flat_map(|part| part.decision.policies()).map(|policy| policy.id.clone()));
             let change = Change::between(was.verdict, is.verdict)?;
             Some(Flip {
                 change,
@@ -146,22 +150,30 @@ pub fn compare(before: Side<'_>, after: Side<'_>, corpus: &[(CallRequest, Policy
         .collect();
     flips.sort_by_key(|flip| flip.change);
     flips.dedup();
-    Comparison { tried: corpus.len(), flips }
+    let known: BTreeSet<&PolicyId> = before.set.policies().map(|policy| &policy.id).collect();
+    let new = after.set.policies().map(|policy| &policy.id).filter(|id| !known.contains(id));
+    let untried = new.filter(|id| !tried.contains(*id)).cloned().collect();
+    Comparison { tried: corpus.len(), flips, untried }
 }
 
 /// A call in one line: who, what, with what, and what of the context bears on it.
 #[must_use]
 pub fn describe(call: &CallRequest, context: &PolicyRequestContext) -> String {
     let plan = plan(context).map_or_else(String::new, |plan| format!(" in {plan}"));
-    format!("{} {}{plan}", who(&call.request.principal), what(call, context))
+    let workspace = context.workspace.as_ref().map_or_else(String::new, |name| format!(" in workspace {name}"));
+    format!("{} {}{plan}{workspace}", who(&call.request.principal), what(call, context))
 }
 
-fn who(principal: &Principal) -> String {
+/// Who asks, with their roles.
+#[must_use]
+pub fn who(principal: &Principal) -> String {
     let roles: Vec<_> = principal.roles().iter().map(|role| role.as_str()).collect();
     if roles.is_empty() { principal.to_string() } else { format!("{principal} ({})", roles.join(", ")) }
 }
 
-fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
+/// What is asked for, in one line.
+#[must_use]
+pub fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
     let mut words = vec![call.request.action.to_string(), call.request.resource.to_string()];
     words.extend(context.process.as_ref().map(|process| format!("`{}`", process.command())));
     words.extend(context.port.map(|port| format!("port {port}")));
@@ -174,7 +186,9 @@ fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
     palyra_types::visible::visible(&words.join(" "))
 }
 
-fn plan(context: &PolicyRequestContext) -> Option<String> {
+/// The tier and the egress mode, if the request says.
+#[must_use]
+pub fn plan(context: &PolicyRequestContext) -> Option<String> {
     match (context.tier, context.egress) {
         (None, None) => None,
         (Some(tier), None) => Some(format!("tier {tier}")),

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use cedar_policy::{
     ActionConstraint, EntityUid, PrincipalConstraint, ResourceConstraint,
-    pst::{BinaryOp, Clause, Expr, Literal},
+    pst::{BinaryOp, Clause, Expr, Literal, PatternElem, UnaryOp, Var},
 };
-use palyra_types::{AbsolutePath, Action, EgressEnforcementMode, Resource, SandboxTier};
+use palyra_types::{AbsolutePath, Action, EgressEnforcementMode, Resource, SandboxTier, Timestamp};
 
 use crate::{
     demand::ContextKey,
@@ -20,8 +20,17 @@ use crate::{
 };
 
 /// Who asks in the built-in corpus.
-const PRINCIPALS: &[&str] =
-    &["agent:any", "user:any", "user:any@owner", "user:any@admin", "user:any@operator", "service:any"];
+const PRINCIPALS: &[&str] = &[
+    "agent:someone",
+    "user:someone",
+    "user:someone@owner",
+    "user:someone@admin",
+    "user:someone@operator",
+    "service:someone",
+];
+
+/// How many ways of meeting a condition are tried where there are several, such as the members of a set.
+const CHOICES: usize = 8;
 
 /// What is run in the built-in corpus.
 const COMMANDS: &[&[&str]] = &[
@@ -129,16 +138,18 @@ fn witnesses_of(policy: &LoadedPolicy, set: &Snapshot, workspace: &AbsolutePath)
     let mut documents = Vec::new();
     for action in actions_of(policy, set) {
         for principal in principals_of(policy) {
-            let resources = resources_of(policy).unwrap_or_else(|| samples(action, workspace));
+            let resources = resources_of(policy, workspace).unwrap_or_else(|| samples(action, workspace));
             for resource in resources {
                 let plain = request(&principal, action, &resource);
-                let mut meeting = plain.clone();
-                for clause in policy.tree.clauses() {
-                    let (Clause::When(expr) | Clause::Unless(expr)) = clause;
-                    meet(expr, &mut meeting);
-                }
-                if meeting != plain {
-                    documents.push(meeting);
+                for choice in 0..CHOICES {
+                    let mut meeting = plain.clone();
+                    for clause in policy.tree.clauses() {
+                        let (Clause::When(expr) | Clause::Unless(expr)) = clause;
+                        meet(expr, choice, &mut meeting);
+                    }
+                    if !documents.contains(&meeting) {
+                        documents.push(meeting);
+                    }
                 }
                 documents.push(plain);
             }
@@ -165,12 +176,12 @@ fn actions_of(policy: &LoadedPolicy, set: &Snapshot) -> BTreeSet<Action> {
 
 fn principals_of(policy: &LoadedPolicy) -> Vec<String> {
     let named = |uid: &EntityUid| match uid.type_name().basename() {
-        "Role" => format!("user:any@{}", uid.id().unescaped()),
+        "Role" => format!("user:someone@{}", uid.id().unescaped()),
         kind => format!("{}:{}", kind.to_lowercase(), uid.id().unescaped()),
     };
     match policy.cedar.principal_constraint() {
-        PrincipalConstraint::Any => ["agent:any", "user:any"].map(str::to_owned).to_vec(),
-        PrincipalConstraint::Is(of) => vec![format!("{}:any", of.basename().to_lowercase())],
+        PrincipalConstraint::Any => ["agent:someone", "user:someone"].map(str::to_owned).to_vec(),
+        PrincipalConstraint::Is(of) => vec![format!("{}:someone", of.basename().to_lowercase())],
         PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
             vec![named(&uid)]
         }
@@ -178,7 +189,7 @@ fn principals_of(policy: &LoadedPolicy) -> Vec<String> {
 }
 
 /// The resources that the scope names, or `None` if it names none.
-fn resources_of(policy: &LoadedPolicy) -> Option<Vec<String>> {
+fn resources_of(policy: &LoadedPolicy, workspace: &AbsolutePath) -> Option<Vec<String>> {
     let (uid, exact) = match policy.cedar.resource_constraint() {
         ResourceConstraint::Any | ResourceConstraint::Is(_) => return None,
         ResourceConstraint::Eq(uid) => (uid, true),
@@ -186,6 +197,7 @@ fn resources_of(policy: &LoadedPolicy) -> Option<Vec<String>> {
     };
     let id = uid.id().unescaped();
     let resource = match (uid.type_name().basename(), exact) {
+        ("Workspace", _) if id == "workspace" => format!("path:{workspace}/witness"),
         ("ToolGroup", _) => format!("tool:{id}.any"),
         ("SecretScope", _) => format!("secret:{id}/any"),
         ("Path", false) => format!("path:{}/witness", id.trim_end_matches('/')),
@@ -198,38 +210,84 @@ fn resources_of(policy: &LoadedPolicy) -> Option<Vec<String>> {
     Resource::parse(&resource).is_ok().then(|| vec![resource])
 }
 
-/// Fills in what the conditions compare the context with. Contradicting conditions overwrite each other; a witness is a try.
-fn meet(expr: &Expr, document: &mut RequestDocument) {
+/// Fills in what the conditions compare the request with. Contradicting conditions overwrite each other; a witness is a try, and
+/// `choice` says which of several ways to take.
+fn meet(expr: &Expr, choice: usize, document: &mut RequestDocument) {
     match expr {
         Expr::BinaryOp { op: BinaryOp::Eq, left, right } => match (&**left, &**right) {
-            (place, Expr::Literal(value)) | (Expr::Literal(value), place) => fill(place, value, document),
+            (place, Expr::Literal(value)) | (Expr::Literal(value), place) => fill(place, &word_of(value), document),
             _ => {}
         },
         Expr::BinaryOp { op: BinaryOp::Contains, left, right } => match (&**left, &**right) {
-            (Expr::GetAttr { expr, attr }, Expr::Literal(Literal::String(word)))
-                if attr == "args" && is_process(expr) =>
-            {
-                run_of(document).push(word.to_string());
+            (Expr::GetAttr { expr, attr }, Expr::Literal(value)) if attr == "args" && is_process(expr) => {
+                run_of(document).push(word_of(value));
             }
             (Expr::Set(items), place) => {
-                if let Some(Expr::Literal(value)) = items.first().map(|item| &**item) {
-                    fill(place, value, document);
+                if let Some(Expr::Literal(value)) = items.get(choice % items.len().max(1)).map(|item| &**item) {
+                    fill(place, &word_of(value), document);
                 }
             }
             _ => {}
         },
-        other => children(other).into_iter().for_each(|part| meet(part, document)),
+        // Just below, at, and just above a bound: one of them is on the right side of it.
+        Expr::BinaryOp {
+            op: BinaryOp::Less | BinaryOp::LessEq | BinaryOp::Greater | BinaryOp::GreaterEq,
+            left,
+            right,
+        } => match (&**left, &**right) {
+            (place, bound) if is_constant(bound) => fill_bound(place, bound, choice, document),
+            (bound, place) if is_constant(bound) => fill_bound(place, bound, choice, document),
+            _ => {}
+        },
+        Expr::Like { expr, pattern } => {
+            let filler = if choice.is_multiple_of(2) { "witness" } else { "" };
+            let word: String = pattern
+                .iter()
+                .map(|part| match part {
+                    PatternElem::Char(c) => c.to_string(),
+                    _ => filler.to_owned(),
+                })
+                .collect();
+            fill(expr, &word, document);
+        }
+        other => children(other).into_iter().for_each(|part| meet(part, choice, document)),
     }
 }
 
-fn fill(place: &Expr, value: &Literal, document: &mut RequestDocument) {
-    let Expr::GetAttr { expr, attr } = place else { return };
-    let word = match value {
+fn word_of(value: &Literal) -> String {
+    match value {
         Literal::String(text) => text.to_string(),
         Literal::EntityUID(uid) => uid.eid.to_string(),
         Literal::Long(number) => number.to_string(),
-        _ => return,
-    };
+        _ => String::new(),
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(_) | Expr::UnaryOp { op: UnaryOp::Datetime, .. })
+}
+
+fn fill_bound(place: &Expr, bound: &Expr, choice: usize, document: &mut RequestDocument) {
+    let step = i64::try_from(choice % 3).unwrap_or(0) - 1;
+    match (place, bound) {
+        (_, Expr::Literal(Literal::Long(number))) => fill(place, &number.saturating_add(step).to_string(), document),
+        (Expr::GetAttr { expr, attr }, Expr::UnaryOp { op: UnaryOp::Datetime, expr: date })
+            if is_context(expr) && attr == "now" =>
+        {
+            if let Expr::Literal(Literal::String(date)) = &**date {
+                let full = if date.contains('T') { date.to_string() } else { format!("{date}T00:00:00Z") };
+                let shifted =
+                    |time: Timestamp| Timestamp::from_unix_millis(time.unix_millis().saturating_add(step * 1000));
+                document.now = Timestamp::parse(&full).ok().map(shifted);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill(place: &Expr, word: &str, document: &mut RequestDocument) {
+    let Expr::GetAttr { expr, attr } = place else { return };
+    let word = word.to_owned();
     if is_process(expr) {
         let run = run_of(document);
         match attr.as_str() {
@@ -241,6 +299,16 @@ fn fill(place: &Expr, value: &Literal, document: &mut RequestDocument) {
             "command" if !word.contains('\'') => *run = word.split(' ').map(str::to_owned).collect(),
             _ => {}
         }
+    } else if matches!(&**expr, Expr::Var(Var::Resource)) {
+        let kind = document.resource.as_ref().map(Resource::kind);
+        let resource = match (kind, attr.as_str()) {
+            (Some("path"), "path") => format!("path:{word}"),
+            (Some("path"), "name") => format!("path:/witness/{word}"),
+            (Some("host"), "name") => format!("host:{word}"),
+            (Some("secret"), "name") => format!("secret:global/{word}"),
+            _ => return,
+        };
+        document.resource = Resource::parse(&resource).ok().or_else(|| document.resource.take());
     } else if is_context(expr) {
         match ContextKey::parse(attr) {
             Ok(ContextKey::Tier) => document.tier = word.parse().ok(),

@@ -143,10 +143,14 @@ impl RequestDocument {
         tools: &BTreeMap<ToolName, ToolMetadata>,
     ) -> Result<(CallRequest, PolicyRequestContext), DocumentError> {
         let principal = self.principal.as_deref().ok_or(DocumentError::Missing("principal"))?;
+        // A command is run by `process.run`, and a tool is there to be executed.
+        let run = self.run.as_ref().and_then(|_| ToolName::parse("process.run").ok()).map(Resource::Tool);
+        let resource = self.resource.clone().or(run).ok_or(DocumentError::Missing("resource"))?;
+        let execute = matches!(resource, Resource::Tool(_)).then_some(Action::ToolExecute);
         let request = PolicyRequest {
             principal: Principal::parse(principal)?,
-            action: self.action.ok_or(DocumentError::Missing("action"))?,
-            resource: self.resource.clone().ok_or(DocumentError::Missing("resource"))?,
+            action: self.action.or(execute).ok_or(DocumentError::Missing("action"))?,
+            resource,
         };
         let tool_name = match (&self.tool_name, &request.resource) {
             (None, Resource::Tool(tool)) => Some(tool.clone()),
@@ -267,8 +271,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_takes_the_value_a_newcomer_would_expect() {
-        let (_, context) =
-            read("principal = 'agent:claude'\naction = 'tool.execute'\nresource = 'tool:process.run'").unwrap();
+        let (call, context) = read("principal = 'agent:claude'\nrun = ['/usr/bin/cargo']").unwrap();
+        assert_eq!(call.request.action, Action::ToolExecute);
+        assert_eq!(call.request.resource.to_string(), "tool:process.run");
         assert_eq!(context.tool_name.unwrap().as_str(), "process.run");
         assert_eq!(context.capabilities, BTreeSet::from([ToolCapability::ProcessExec]));
         assert_eq!(context.posture, Posture::AskEachTime);
@@ -290,7 +295,11 @@ mod tests {
     #[test]
     fn an_incomplete_request_says_what_is_missing() {
         assert_eq!(read("action = 'tool.execute'"), Err(DocumentError::Missing("principal")));
-        assert_eq!(read("principal = 'agent:claude'"), Err(DocumentError::Missing("action")));
+        assert_eq!(read("principal = 'agent:claude'"), Err(DocumentError::Missing("resource")));
+        assert_eq!(
+            read("principal = 'agent:claude'\nresource = 'host:example.org'"),
+            Err(DocumentError::Missing("action"))
+        );
         let relative =
             read("principal = 'agent:a'\naction = 'tool.execute'\nresource = 'tool:process.run'\nrun = ['cargo']");
         assert!(matches!(relative, Err(DocumentError::Program(PathError::Relative(_)))));

@@ -44,6 +44,7 @@ pub mod engine;
 pub mod explain;
 mod facts;
 pub mod format;
+mod literal_lint;
 pub mod near_miss;
 pub mod problem;
 pub mod request;

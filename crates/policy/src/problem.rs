@@ -40,6 +40,9 @@ pub enum Problem {
         /// Cedar's own advice, if it has any.
         help: Option<String>,
     },
+    /// The text ends before the policy does.
+    #[error("the policy does not end with `;`")]
+    Unfinished,
     /// The policy is nested more deeply than any rule needs to be.
     #[error("the policy nests brackets and `if` more than {0} deep")]
     TooDeep(usize),
@@ -81,8 +84,16 @@ pub enum Problem {
     #[error("the policy holds the invisible character U+{:04X}", u32::from(*.0))]
     Hidden(char),
     /// Approving could take something away.
-    #[error("an approval would make this {0} less permissive")]
+    #[error("{}", if *.0 == "permit" { "this permit would stop applying once a person approves" } else { "this forbid would start applying once a person approves" })]
     ApprovalInverted(&'static str),
+    /// A name that no request can have.
+    #[error("{name} can never match: {reason}")]
+    ImpossibleName {
+        /// The name as it is written.
+        name: String,
+        /// Why no request has it.
+        reason: String,
+    },
     /// A condition asks about an entity that the request need not name.
     #[error("the condition asks about {0}, not about the request")]
     FixedSubject(String),
@@ -98,20 +109,26 @@ impl Problem {
             Self::TooLarge { .. } => "split the file, or check that it holds policies".into(),
             Self::NotUtf8 => "save the file as UTF-8".into(),
             Self::Syntax { help: Some(help), .. } | Self::Schema { help: Some(help), .. } => help.clone(),
-            Self::Syntax { .. } => "compare with policies/presets/cautious.cedar".into(),
+            Self::Syntax { .. } => "docs/policy.md shows how rules are written".into(),
+            Self::Unfinished => "add what is missing, and a `;` at the end".into(),
             Self::TooDeep(_) | Self::TooLong(_) => "write several policies instead of one large condition".into(),
             Self::Template => "write the principal and the resource out instead of `?principal` and `?resource`".into(),
             Self::MissingId => "add a line such as @id(\"allow-cargo-test\") above the policy".into(),
             Self::BadId(error) => error.advice().into(),
             Self::DuplicateId { .. } => "give one of the two another id".into(),
             Self::ReservedId(_) => "choose an id that does not start with `baseline.`".into(),
-            Self::Schema { .. } => "compare with policies/palyra.cedarschema".into(),
+            Self::Schema { .. } => "policies/palyra.cedarschema lists what rules can speak of".into(),
             Self::Doubtful(_) => "a rule that can never apply is usually a slip".into(),
             Self::Hidden(_) => "retype the line; text copied from a web page often carries such characters".into(),
             Self::ApprovalInverted("permit") => {
                 "in a permit, use `context.approved` as it is, without `!`, outside of comparisons and `if`".into()
             }
             Self::ApprovalInverted(_) => "in a forbid, write `unless { context.approved }`".into(),
+            Self::ImpossibleName { .. } => {
+                "write paths absolute (`~` and `*` mean nothing here) and hosts in lower case, without port or `*`; `in` covers \
+                 everything below"
+                    .into()
+            }
             Self::FixedSubject(_) => {
                 "ask about principal, action, resource or context; compare them with fixed names".into()
             }
@@ -127,6 +144,7 @@ impl Problem {
             Self::TooLarge { .. } => "too_large",
             Self::NotUtf8 => "not_utf8",
             Self::Syntax { .. } => "syntax",
+            Self::Unfinished => "unfinished",
             Self::TooDeep(_) => "too_deep",
             Self::TooLong(_) => "too_long",
             Self::Template => "template",
@@ -139,6 +157,7 @@ impl Problem {
             Self::Hidden(_) => "hidden_character",
             Self::ApprovalInverted(_) => "approval_inverted",
             Self::FixedSubject(_) => "fixed_subject",
+            Self::ImpossibleName { .. } => "impossible_name",
         }
     }
 }

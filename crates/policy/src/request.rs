@@ -3,14 +3,21 @@
 //!
 //! All three are plain values made of parsed types. Building one decides nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    marker::PhantomData,
+};
 
 use palyra_types::{
     AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
     SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
     id::{RunId, SessionId},
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, SeqAccess, Unexpected, Visitor, value::SeqAccessDeserializer},
+};
 
 /// The triple of a request: who wants to do what with which thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,17 +149,20 @@ impl<T: Serialize> Serialize for Allowlist<T> {
 
 impl<'de, T: Deserialize<'de> + Ord> Deserialize<'de> for Allowlist<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form<T: Ord> {
-            Star(String),
-            Items(BTreeSet<T>),
+        struct ListOrStar<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for ListOrStar<T> {
+            type Value = Allowlist<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"*\" or a list of names")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                if text == "*" { Ok(Allowlist::Any) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(items)).map(Allowlist::Only)
+            }
         }
-        match Form::deserialize(deserializer) {
-            Ok(Form::Star(star)) if star == "*" => Ok(Self::Any),
-            Ok(Form::Items(items)) => Ok(Self::Only(items)),
-            Ok(Form::Star(_)) | Err(_) => Err(de::Error::custom("expected \"*\" or a list of names")),
-        }
+        deserializer.deserialize_any(ListOrStar(PhantomData))
     }
 }
 

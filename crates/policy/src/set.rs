@@ -1,7 +1,7 @@
 //! A loaded policy set: parsed, named, validated and linted once, then only read.
 //!
 //! Guarantees: the baseline is in it; every policy has a unique id from its `@id`; every policy passed strict validation against
-//! the schema and the two lints. A set that breaks any of this does not come into being: [`Snapshot::load`] returns
+//! the schema and the lints (`approval_lint`, `subject_lint`, `literal_lint`). A set that breaks any of this does not come into being: [`Snapshot::load`] returns
 //! everything that is wrong with it.
 
 use std::{
@@ -18,6 +18,7 @@ use crate::{
     baseline,
     decision::{Effect, PolicyInfo},
     demand::Demands,
+    literal_lint,
     problem::{Finding, LoadError, MAX_TOTAL_SIZE, Problem},
     slice::{Entry, SliceIndex},
     source::{Layer, Location, SourceFile, Statement},
@@ -178,6 +179,8 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         let message = capped(&errors.to_string());
         if cedar_policy::Template::parse(None, statement.text).is_ok() {
             at(Problem::Template, 0, first_line)
+        } else if !statement.text.ends_with(';') {
+            at(Problem::Unfinished, 0, first_line)
         } else {
             at(Problem::Syntax { message, help: errors.help().map(|help| capped(&help.to_string())) }, offset, length)
         }
@@ -209,6 +212,9 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
     }
     if let Some(subject) = subject_lint::fixed_subject(&tree) {
         return Err(at(Problem::FixedSubject(capped(&subject)), 0, first_line));
+    }
+    if let Some((name, reason)) = literal_lint::impossible_name(&policy) {
+        return Err(at(Problem::ImpossibleName { name: capped(&name), reason }, 0, first_line));
     }
     let annotation = |name: &str| policy.annotation(name).filter(|text| !text.is_empty()).map(str::to_owned);
     Ok(LoadedPolicy {

@@ -134,7 +134,7 @@ impl Suite {
             for principal in &matrix.principals {
                 for request in &matrix.requests {
                     let request = RequestDocument { principal: Some(principal.clone()), ..request.clone() };
-                    let label = format!("{}: {principal} {}", matrix.name, short(&request));
+                    let label = format!("{}: {principal} {}", matrix.name, short(&request.clone().or(&file.defaults)));
                     cases.push(read.case(label, request, matrix.expect, matrix.by.clone())?);
                 }
             }

@@ -15,15 +15,19 @@ impl StateHome {
     /// Finds the state directory by the environment.
     ///
     /// # Errors
-    /// When neither `PALYRA_HOME`, `XDG_DATA_HOME` nor `HOME` names an absolute path.
+    /// When `PALYRA_HOME` is set and not an absolute path, or nothing names one.
     pub fn find(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoHome> {
+        if let Some(home) = variable("PALYRA_HOME").filter(|home| !home.is_empty()) {
+            // Whoever names a directory means it; another one would hold other policies.
+            return if Path::new(&home).is_absolute() { Ok(Self(home.into())) } else { Err(NoHome::Relative(home)) };
+        }
+        // The XDG convention: a relative path is as good as none.
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let under = |base: PathBuf, rest: &str| base.join(rest);
-        absolute("PALYRA_HOME")
-            .or_else(|| absolute("XDG_DATA_HOME").map(|base| under(base, "palyra")))
-            .or_else(|| absolute("HOME").map(|base| under(base, ".local/share/palyra")))
+        absolute("XDG_DATA_HOME")
+            .map(|base| base.join("palyra"))
+            .or_else(|| absolute("HOME").map(|base| base.join(".local/share/palyra")))
             .map(Self)
-            .ok_or(NoHome)
+            .ok_or(NoHome::Unset)
     }
 
     /// The directory itself.
@@ -46,9 +50,15 @@ impl StateHome {
 }
 
 /// No state directory can be found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("neither PALYRA_HOME, XDG_DATA_HOME nor HOME names an absolute path")]
-pub struct NoHome;
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoHome {
+    /// `PALYRA_HOME` is relative.
+    #[error("PALYRA_HOME is `{}`, which is not an absolute path", crate::visible::visible(&.0.to_string_lossy()))]
+    Relative(OsString),
+    /// Nothing says where it is.
+    #[error("neither PALYRA_HOME, XDG_DATA_HOME nor HOME names an absolute path")]
+    Unset,
+}
 
 #[cfg(test)]
 mod tests {
@@ -65,11 +75,13 @@ mod tests {
         assert_eq!(find(&[palyra, xdg, home]), Ok("/p".into()));
         assert_eq!(find(&[xdg, home]), Ok("/x/palyra".into()));
         assert_eq!(find(&[home]), Ok("/h/.local/share/palyra".into()));
-        assert_eq!(find(&[]), Err(NoHome));
+        assert_eq!(find(&[]), Err(NoHome::Unset));
     }
 
     #[test]
-    fn a_relative_home_is_passed_over() {
-        assert_eq!(find(&[("PALYRA_HOME", "here"), ("HOME", "/h")]), Ok("/h/.local/share/palyra".into()));
+    fn a_relative_palyra_home_is_refused_and_an_empty_one_is_none() {
+        assert_eq!(find(&[("PALYRA_HOME", "here"), ("HOME", "/h")]), Err(NoHome::Relative("here".into())));
+        assert_eq!(find(&[("PALYRA_HOME", ""), ("HOME", "/h")]), Ok("/h/.local/share/palyra".into()));
+        assert_eq!(find(&[("XDG_DATA_HOME", "here"), ("HOME", "/h")]), Ok("/h/.local/share/palyra".into()));
     }
 }

@@ -5,14 +5,53 @@ pub use serde;
 
 /// Why a word was refused: it is none of those allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} `{word}`; expected one of: {expected}", word = crate::visible::visible(.word))]
+#[error("unknown {what} `{}`; {}", crate::visible::visible(.word), self.expectation())]
 pub struct UnknownWord {
     /// What was being read, such as `posture`.
     pub what: &'static str,
     /// The word that was given.
     pub word: String,
     /// The words that would have been accepted.
-    pub expected: String,
+    pub expected: &'static [&'static str],
+}
+
+impl UnknownWord {
+    /// A short list is told whole; of a long one only what comes near.
+    fn expectation(&self) -> String {
+        match nearest(&self.word, self.expected) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if self.expected.len() <= 12 => format!("expected one of: {}", self.expected.join(", ")),
+            None => format!(
+                "there are {} of them, such as {}",
+                self.expected.len(),
+                self.expected.get(..3).unwrap_or_default().join(", ")
+            ),
+        }
+    }
+}
+
+/// The candidate that is closest to a word, if any is close enough to be meant.
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let allowed = word.chars().count() / 3 + 1;
+    let distances = candidates.iter().map(|&candidate| (edits(word, candidate), candidate));
+    distances.filter(|&(distance, _)| distance <= allowed).min_by_key(|&(distance, _)| distance).map(|(_, near)| near)
+}
+
+/// How many single-character edits turn one word into the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, c) in from.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(row.first_mut().unwrap_or(&mut 0), line + 1);
+        let mut left = line + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(&to) {
+            let best = (diagonal + usize::from(c != *other)).min(left + 1).min(*cell + 1);
+            diagonal = std::mem::replace(cell, best);
+            left = best;
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 /// Declares an enum whose variants have exactly one spelling, with `ALL`, `as_str`, `parse`, `Display` and serde.
@@ -43,7 +82,7 @@ macro_rules! words {
                     _ => Err($crate::word::UnknownWord {
                         what: $what,
                         word: word.to_owned(),
-                        expected: [$($word,)+].join(", "),
+                        expected: &[$($word,)+],
                     }),
                 }
             }
@@ -75,3 +114,17 @@ macro_rules! words {
 
 #[doc(inline)]
 pub use crate::words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_miss_is_suggested_and_nonsense_is_not() {
+        let words = ["fs.read", "fs.write", "tool.execute"];
+        assert_eq!(nearest("fs.reed", &words), Some("fs.read"));
+        assert_eq!(nearest("tool.exec", &words), Some("tool.execute"));
+        assert_eq!(nearest("banana", &words), None);
+        assert_eq!((edits("kitten", "sitting"), edits("", "abc"), edits("same", "same")), (3, 3, 0));
+    }
+}

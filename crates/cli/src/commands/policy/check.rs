@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     report,
     selection::Selection,
-    terminal::{GOOD, Terminal},
+    terminal::{BAD, GOOD, Terminal},
 };
 
 #[derive(Args)]
@@ -28,6 +28,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Serialize)]
 struct Report<'a> {
+    ok: bool,
     baseline: usize,
     operator: usize,
     digest: Sha256Digest,
@@ -41,18 +42,19 @@ pub(crate) fn run(args: &CheckArgs, terminal: &Terminal) -> Outcome {
     let count = |layer| selected.set.policies().filter(|policy| policy.layer == layer).count();
     let (baseline, operator) = (count(Layer::Baseline), count(Layer::Operator));
     let warnings = selected.set.warnings();
+    let ok = !args.strict || warnings.is_empty();
     if terminal.json {
-        terminal.document("policy.check", Report { baseline, operator, digest: selected.set.digest(), warnings });
+        terminal.document("policy.check", Report { ok, baseline, operator, digest: selected.set.digest(), warnings });
     } else {
         for warning in warnings {
             report::finding(warning, "warning", terminal);
         }
         terminal.out(format!(
-            "{} sound: {operator} from {}, {baseline} from the baseline",
-            terminal.paint(GOOD, "✔"),
+            "{}: {operator} from {}, {baseline} from the baseline",
+            if ok { terminal.paint(GOOD, "✔ sound") } else { terminal.paint(BAD, "✖ doubtful") },
             selected.origin
         ));
         terminal.out(format!("  digest {}", selected.set.digest()));
     }
-    Ok(if args.strict && !warnings.is_empty() { Exit::Failure } else { Exit::Ok })
+    Ok(if ok { Exit::Ok } else { Exit::Failure })
 }

@@ -35,7 +35,7 @@ pub(crate) struct DiffArgs {
     /// Take [policy] and [[workspace]] for both sides from this configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Exit 1 if anything is newly allowed.
+    /// Exit 1 if anything is newly allowed, or a new policy decided none of the requests.
     #[arg(long)]
     exit_code: bool,
 }
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &DiffArgs, terminal: &Terminal) -> Outcome {
     } else {
         show(&comparison, terminal);
     }
-    Ok(if args.exit_code && newly_allowed { Exit::Failure } else { Exit::Ok })
+    let alarming = newly_allowed || !comparison.untried.is_empty();
+    Ok(if args.exit_code && alarming { Exit::Failure } else { Exit::Ok })
 }
 
 impl DiffArgs {
@@ -125,9 +126,18 @@ pub(crate) fn show(comparison: &Comparison, terminal: &Terminal) {
     }
     let summary = format!("{} of {} requests are decided differently", comparison.flips.len(), comparison.tried);
     terminal.out(terminal.paint(BOLD, &summary));
+    if !comparison.untried.is_empty() {
+        let ids: Vec<_> = comparison.untried.iter().map(|id| id.as_str()).collect();
+        terminal.out(
+            terminal
+                .paint(WAIT, &format!("! decided none of them, so what they change is unknown: {}", ids.join(", "))),
+        );
+        terminal.out("  name requests that meet them in a test file and pass it as the corpus");
+    }
 }
 
-fn list(words: &BTreeSet<&str>) -> String {
+/// Words in a row.
+pub(crate) fn list(words: &BTreeSet<&str>) -> String {
     words.iter().copied().collect::<Vec<_>>().join(", ")
 }
 

@@ -1,19 +1,16 @@
 //! `palyra policy explain`: decides one call and explains each part of the decision.
 
 use std::{
-    env, fs,
+    env,
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use clap::Args;
-use palyra_policy::{
-    Explanation, PolicyRequestContext, RequestDocument, Verdict, builtin_tools, compare::describe,
-    directory::read_text, request::CallRequest,
-};
+use palyra_policy::{Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text};
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, ToolCapability,
-    WorkspaceName, clock::SystemClock,
+    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, Timestamp,
+    ToolCapability, clock::SystemClock,
 };
 use serde::Serialize;
 
@@ -22,7 +19,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     report,
-    selection::{HERE, Selected, Selection, absolute},
+    selection::{Selection, absolute, workspace_of},
     terminal::{DIM, Terminal},
 };
 
@@ -67,6 +64,12 @@ pub(crate) struct ExplainArgs {
     /// A host the call connects to. Can be given again.
     #[arg(long = "host", value_name = "HOST[:PORT]")]
     hosts: Vec<String>,
+    /// The port of a net.connect.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Decide as if it were then, such as 2026-12-31T23:59:59Z.
+    #[arg(long, value_name = "TIME")]
+    now: Option<String>,
     #[command(flatten)]
     selection: Selection,
     /// The command that the call runs.
@@ -84,41 +87,43 @@ pub(crate) fn run(args: &ExplainArgs, terminal: &Terminal) -> Outcome {
     let mut selected = args.selection.load(terminal)?;
     let root = absolute(args.workspace.as_deref())?;
     let document = match &args.request {
-        Some(path) => read(path)?.or(&here()),
-        None => args.document(&root)?.or(&here()),
+        Some(path) => read(path)?,
+        None => args.document(&root)?,
     };
-    if let Ok(name) = WorkspaceName::parse(HERE) {
-        selected.config.workspaces.entry(name).or_insert(root);
-    }
-    let (call, context) = document.read(SystemClock.now(), &builtin_tools()?)?;
-    let parts = explain(&selected, &call, &context);
+    let defaults = RequestDocument {
+        principal: Some("agent:someone".to_owned()),
+        workspace: workspace_of(&root, &mut selected.config),
+        ..RequestDocument::default()
+    };
+    let now = match &args.now {
+        Some(time) => Timestamp::parse(time).map_err(|error| {
+            Failure::new(
+                Exit::Usage,
+                "time_invalid",
+                "the time cannot be read",
+                error.to_string(),
+                "write it like 2026-12-31T23:59:59Z",
+            )
+        })?,
+        None => SystemClock.now(),
+    };
+    let (call, context) = document.or(&defaults).read(now, &builtin_tools()?)?;
+    let parts = selected.set.explain_call(&call, &context, &selected.config);
     let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
     if terminal.json {
         terminal.document("policy.explanation", Report { verdict, parts });
     } else {
-        terminal.out(terminal.paint(DIM, &describe(&call, &context)));
+        let root = context.workspace.as_ref().and_then(|name| selected.config.workspaces.get(name));
+        let place = root.map_or_else(String::new, |root| format!(" ({root})"));
+        terminal.out(terminal.paint(DIM, &format!("{}{place}", describe(&call, &context))));
+        if parts.len() > 1 {
+            terminal.out(format!("{}  the call as a whole, the strictest of:", terminal.verdict(verdict)));
+        }
         for part in &parts {
             report::explanation(part, terminal);
         }
-        if parts.len() > 1 {
-            terminal.out(format!("{}  the call as a whole", terminal.verdict(verdict)));
-        }
     }
     Ok(if verdict == Verdict::Deny { Exit::Denied } else { Exit::Ok })
-}
-
-/// Explains every part of a call.
-fn explain(selected: &Selected, call: &CallRequest, context: &PolicyRequestContext) -> Vec<Explanation> {
-    selected.set.explain_call(call, context, &selected.config)
-}
-
-/// What a request means when it does not say.
-fn here() -> RequestDocument {
-    RequestDocument {
-        principal: Some("agent:any".to_owned()),
-        workspace: WorkspaceName::parse(HERE).ok(),
-        ..RequestDocument::default()
-    }
 }
 
 impl ExplainArgs {
@@ -139,18 +144,15 @@ impl ExplainArgs {
             reads: some(&self.reads)?,
             writes: some(&self.writes)?,
             hosts: (!self.hosts.is_empty()).then(|| self.hosts.clone()),
+            port: self.port,
             ..RequestDocument::default()
         };
         let Some((program, rest)) = self.command.split_first() else {
-            // `--resource tool:…` alone means running that tool.
-            let action = matches!(given.resource, Some(Resource::Tool(_))).then_some(Action::ToolExecute);
-            return Ok(given.or(&RequestDocument { action, ..RequestDocument::default() }));
+            return Ok(given);
         };
         let mut run = vec![resolve(program)?];
         run.extend(rest.iter().cloned());
         Ok(given.or(&RequestDocument {
-            action: Some(Action::ToolExecute),
-            resource: Resource::parse("tool:process.run").ok(),
             run: Some(run),
             cwd: Some(root.clone()),
             tier: Some(SandboxTier::C),
@@ -186,9 +188,8 @@ fn resolve(program: &str) -> Result<String, Failure> {
     }
     let path = env::var_os("PATH").ok_or_else(missing)?;
     let found = env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file());
-    let found = found.and_then(|file| fs::canonicalize(&file).ok().map(|real| (file, real)));
     // The name decides what many programs do (busybox, rustup), so the path that was found counts, not what it links to.
-    found.and_then(|(file, _)| file.to_str().map(str::to_owned)).ok_or_else(missing)
+    found.and_then(|file| file.to_str().map(str::to_owned)).ok_or_else(missing)
 }
 
 /// Reads a request from a file, TOML or JSON by its ending; standard input is JSON if it starts with `{`.

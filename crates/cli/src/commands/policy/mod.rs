@@ -17,7 +17,7 @@ pub(crate) enum PolicyCommand {
     Check(check::CheckArgs),
     /// Run policy tests from data files.
     Test(test::TestArgs),
-    /// Decide one request and explain the decision. Exits 3 if it is denied.
+    /// Decide one call and explain the decision. Exits 3 if it is denied, 0 if it is allowed or would ask.
     Explain(Box<explain::ExplainArgs>),
     /// Decide many requests, and show what candidate policies would change.
     Simulate(simulate::SimulateArgs),

@@ -1,16 +1,19 @@
 //! `palyra policy simulate`: decides many requests, and shows what candidate policies would change.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use clap::Args;
 use palyra_policy::{
     Snapshot, Verdict,
-    compare::{Comparison, Side, compare, describe},
+    compare::{Comparison, Side, compare, plan, what, who},
     directory::read_policies,
 };
 use serde::Serialize;
 
-use super::diff::{corpus, show};
+use super::diff::{corpus, list, show};
 use crate::{
     Outcome,
     exit::Exit,
@@ -31,7 +34,10 @@ pub(crate) struct SimulateArgs {
 
 #[derive(Serialize)]
 struct Line {
-    request: String,
+    who: String,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
     verdict: Verdict,
     reason: String,
 }
@@ -67,16 +73,28 @@ pub(crate) fn run(args: &SimulateArgs, terminal: &Terminal) -> Outcome {
         .map(|(call, context)| {
             let decision = selected.set.decide_call(call, context, &selected.config);
             let reason = decision.deciding().next().map_or_else(String::new, |part| part.decision.reason());
-            Line { request: describe(call, context), verdict: decision.verdict, reason }
+            let (who, what, plan) = (who(&call.request.principal), what(call, context), plan(context));
+            Line { who, what, plan, verdict: decision.verdict, reason }
         })
         .collect();
     if terminal.json {
         terminal.document("policy.simulation", Report::Decisions { decisions });
         return Ok(Exit::Ok);
     }
+    // Requests that differ only in who asks and in which plan are told together.
+    let mut groups: BTreeMap<(Verdict, &str, &str), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for line in &decisions {
-        terminal.out(format!("{}  {}", terminal.verdict(line.verdict), line.request));
-        terminal.out(terminal.paint(DIM, &format!("         {}", line.reason)));
+        let (who, plans) = groups.entry((line.verdict, &line.what, &line.reason)).or_default();
+        who.insert(&line.who);
+        plans.extend(line.plan.as_deref());
+    }
+    for ((verdict, what, reason), (who, plans)) in groups {
+        terminal.out(format!("{}  {what}", terminal.verdict(verdict)));
+        terminal.out(terminal.paint(DIM, &format!("         {reason}")));
+        terminal.out(terminal.paint(DIM, &format!("         for {}", list(&who))));
+        if !plans.is_empty() {
+            terminal.out(terminal.paint(DIM, &format!("         in {}", list(&plans))));
+        }
     }
     let count = |verdict| decisions.iter().filter(|line| line.verdict == verdict).count();
     let (allowed, asked, denied) = (count(Verdict::Allow), count(Verdict::Ask), count(Verdict::Deny));
