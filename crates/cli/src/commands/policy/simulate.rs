@@ -82,13 +82,13 @@ pub(crate) fn run(args: &SimulateArgs, terminal: &Terminal) -> Outcome {
         return Ok(Exit::Ok);
     }
     // Requests that differ only in who asks and in which plan are told together.
-    let mut groups: BTreeMap<(Verdict, &str, &str), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let mut groups: BTreeMap<_, Vec<&Line>> = BTreeMap::new();
     for line in &decisions {
-        let (who, plans) = groups.entry((line.verdict, &line.what, &line.reason)).or_default();
-        who.insert(&line.who);
-        plans.extend(line.plan.as_deref());
+        groups.entry((line.verdict, &line.what, &line.reason)).or_default().push(line);
     }
-    for ((verdict, what, reason), (who, plans)) in groups {
+    for ((verdict, what, reason), lines) in groups {
+        let who: BTreeSet<&str> = lines.iter().map(|line| line.who.as_str()).collect();
+        let plans: BTreeSet<&str> = lines.iter().filter_map(|line| line.plan.as_deref()).collect();
         terminal.out(format!("{}  {what}", terminal.verdict(verdict)));
         terminal.out(terminal.paint(DIM, &format!("         {reason}")));
         terminal.out(terminal.paint(DIM, &format!("         for {}", list(&who))));
