@@ -1,6 +1,7 @@
 //! What is installed is what is used: the state directory, its configuration and its policies, and never a guess.
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test that cannot go on fails; the program under test is started here"
 )]
