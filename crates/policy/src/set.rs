@@ -69,6 +69,10 @@ impl Snapshot {
         let files: Vec<SourceFile> = std::iter::once(baseline::baseline()).chain(operator.iter().cloned()).collect();
         let mut parsed = Vec::new();
         for (number, file) in files.iter().enumerate() {
+            if let Err(finding) = file.check_visible() {
+                findings.push(finding);
+                continue;
+            }
             for statement in file.statements() {
                 match parse(file, statement) {
                     Ok(policy) => parsed.push(Parsed { policy, file: number, offset: statement.offset }),
@@ -167,11 +171,6 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         location: file.locate(statement.offset + offset, length),
     };
     let first_line = statement.text.lines().next().map_or(0, str::len);
-    if let Some((offset, hidden)) =
-        statement.text.char_indices().find(|&(_, c)| !matches!(c, '\n' | '\r' | '\t') && visible::is_hidden(c))
-    {
-        return Err(at(Problem::Hidden(hidden), offset, hidden.len_utf8()));
-    }
     check_shape(statement.text).map_err(|problem| at(problem, 0, first_line))?;
 
     let policy = Policy::parse(None, statement.text).map_err(|errors| {

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
+use palyra_types::visible::is_hidden;
 use serde::Serialize;
+
+use crate::problem::{Finding, Problem};
 
 /// How strong a policy stands: the baseline is always there and its ids are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -65,6 +68,24 @@ impl SourceFile {
             column: column + 1,
             width: here.lines().next().map_or(1, |text| text.chars().count().max(1)),
             line_text: line_text.to_owned(),
+        }
+    }
+
+    /// Refuses a file with a character that hides what it says, comments included.
+    ///
+    /// SECURITY: a carriage return alone ends a comment for Cedar and not for [`Self::statements`], so a `forbid` after it would be
+    /// lost. It is refused; before a line feed it is part of the line's end and means nothing.
+    pub(crate) fn check_visible(&self) -> Result<(), Finding> {
+        let hides = |offset: usize, c: char| match c {
+            '\n' | '\t' => false,
+            '\r' => !self.text.get(offset + 1..).is_some_and(|rest| rest.starts_with('\n')),
+            c => is_hidden(c),
+        };
+        match self.text.char_indices().find(|&(offset, c)| hides(offset, c)) {
+            None => Ok(()),
+            Some((offset, hidden)) => {
+                Err(Finding { problem: Problem::Hidden(hidden), location: self.locate(offset, hidden.len_utf8()) })
+            }
         }
     }
 

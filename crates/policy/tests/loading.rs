@@ -97,6 +97,24 @@ fn policies_that_would_test_a_stack_are_refused_and_those_at_the_limit_are_fine(
 }
 
 #[test]
+fn a_carriage_return_that_ends_a_comment_for_cedar_alone_loses_no_forbid() {
+    // Cedar ends the comment at the return; whoever cuts at line feeds would take the forbid for a part of the comment.
+    let lost = "// my rules\r@id(\"a\") forbid (principal, action, resource);\r";
+    assert_eq!(problems(lost), ["hidden_character 1:12"]);
+    let narrowed = "@id(\"a\") forbid (principal, action, resource) // note\rwhen { context.runs_palyra }\n;";
+    assert_eq!(problems(narrowed), ["hidden_character 1:54"]);
+    let deep = format!("{GOOD} // \r{}", "(".repeat(100_000));
+    assert_eq!(problems(&deep), [format!("hidden_character 1:{}", GOOD.len() + 5)]);
+    // Lines that end as on Windows are fine.
+    assert_eq!(problems(&format!("// a note\r\n{GOOD}\r\n")), Vec::<String>::new());
+}
+
+#[test]
+fn a_comment_between_policies_hides_nothing_either() {
+    assert_eq!(problems(&format!("{GOOD}\n// \u{202e}tibrof\n")), ["hidden_character 2:4"]);
+}
+
+#[test]
 fn a_bad_set_leaves_the_old_one_in_force() {
     let engine = Engine::new(&[SourceFile::operator("a", GOOD)]).unwrap();
     let before = engine.snapshot().digest();
