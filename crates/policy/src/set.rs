@@ -233,7 +233,7 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
 }
 
 /// Refuses policies whose depth would test a stack: nested brackets, nested `if`s, long chains of operators.
-fn check_shape(text: &str) -> Result<(), Problem> {
+pub(crate) fn check_shape(text: &str) -> Result<(), Problem> {
     let (mut depth, mut deepest, mut operators, mut ifs) = (0_usize, 0_usize, 0_usize, 0_usize);
     for (code, word) in code_words(text) {
         match code {
