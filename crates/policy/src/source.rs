@@ -28,6 +28,8 @@ pub struct SourceFile {
     pub(crate) layer: Layer,
     /// Where each line begins, so that places are found without counting from the top.
     line_starts: Arc<[usize]>,
+    /// How many characters stand before each [`STRIDE`] of bytes, so that a column on a long line is found the same way.
+    characters: Arc<[usize]>,
 }
 
 impl SourceFile {
@@ -39,7 +41,14 @@ impl SourceFile {
 
     pub(crate) fn new(name: Arc<str>, text: Arc<str>, layer: Layer) -> Self {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(newline, _)| newline + 1)).collect();
-        Self { name, text, layer, line_starts }
+        let counts = text.as_bytes().chunks(STRIDE).map(count_characters);
+        let characters = std::iter::once(0)
+            .chain(counts.scan(0, |before, count| {
+                *before += count;
+                Some(*before)
+            }))
+            .collect();
+        Self { name, text, layer, line_starts, characters }
     }
 
     /// The name that people see.
@@ -59,9 +68,10 @@ impl SourceFile {
     pub fn locate(&self, offset: usize, length: usize) -> Location {
         let line = self.line_starts.partition_point(|&start| start <= offset).max(1);
         let line_start = self.line_starts.get(line - 1).copied().unwrap_or(0);
-        let column = self.text.get(line_start..offset).map_or(0, |text| text.chars().count());
-        let line_text = self.text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        let here = self.text.get(offset..offset.saturating_add(length)).unwrap_or_default();
+        let column = self.characters_before(offset).saturating_sub(self.characters_before(line_start));
+        let line_end = self.line_starts.get(line).map_or(self.text.len(), |next| next - 1);
+        let line_text = clip(self.text.get(line_start..line_end).unwrap_or_default().trim_end_matches('\r'));
+        let here = clip(self.text.get(offset..offset.saturating_add(length)).unwrap_or_default());
         Location {
             file: Arc::clone(&self.name),
             line,
@@ -69,6 +79,12 @@ impl SourceFile {
             width: here.lines().next().map_or(1, |text| text.chars().count().max(1)),
             line_text: line_text.to_owned(),
         }
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let counted = offset / STRIDE;
+        let rest = self.text.as_bytes().get(counted * STRIDE..offset).map_or(0, count_characters);
+        self.characters.get(counted).map_or(rest, |before| before + rest)
     }
 
     /// Refuses a file with a character that hides what it says, comments included.
@@ -135,6 +151,21 @@ impl SourceFile {
     }
 }
 
+/// How many bytes lie between two counts of characters.
+const STRIDE: usize = 1024;
+
+/// Longest part of a line that a place keeps, in bytes. Every policy keeps its place, and a whole file may stand on one line.
+const MAX_LINE_TEXT: usize = 1024;
+
+/// The characters that begin in a piece of UTF-8.
+fn count_characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0xC0 != 0x80).count()
+}
+
+fn clip(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_LINE_TEXT)).unwrap_or(text)
+}
+
 /// One policy's text and where it begins in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Statement<'a> {
@@ -154,7 +185,7 @@ pub struct Location {
     /// How many characters of the line are meant.
     #[serde(skip)]
     pub width: usize,
-    /// The line's text.
+    /// The line's text, or the start of it if it is very long.
     #[serde(skip)]
     pub line_text: String,
 }
@@ -214,5 +245,13 @@ mod tests {
         let file = SourceFile::operator("f.cedar", "a\nbé cd\n");
         let place = file.locate("a\nbé ".len(), 2);
         assert_eq!((place.line, place.column, place.width, place.line_text.as_str()), (2, 4, 2, "bé cd"));
+    }
+    #[test]
+    fn the_places_of_a_file_on_one_line_keep_the_line_only_once() {
+        let policy = "@id(\"é\")permit(principal,action,resource);";
+        let file = SourceFile::operator("f.cedar", policy.repeat(20_000));
+        let places: Vec<_> = file.statements().iter().map(|one| file.locate(one.offset, one.text.len())).collect();
+        assert_eq!(places[19_999].column, 19_999 * policy.chars().count() + 1);
+        assert!(places.iter().all(|place| place.line_text.len() <= 1024));
     }
 }
