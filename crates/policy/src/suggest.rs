@@ -1,11 +1,11 @@
 //! Writes the smallest rule that permits exactly one request.
 //!
 //! Guarantees: the rule is valid Cedar, passes strict validation, and was tried: added to the set it permits the request without
-//! asking. It names who and for whom, what, by which channel, the exact command and where it starts, the workspace, the tier, the egress
-//! mode and the port; it does not name what changes from call to call (session, run, device, token, time), or it would never match again.
+//! asking. It names who and for whom, what, by which channel, tool and skill, the exact command and where it starts, the workspace, the
+//! tier, the egress mode and the port, and asks for the absence of each that the request has not; it does not name what changes from call to call (session, run, device, token, time), or it would never match again.
 
 use cedar_policy::{Authorizer, EntityUid, Policy, PolicySet};
-use palyra_types::{Sha256Digest, visible::is_hidden};
+use palyra_types::{Action, Resource, Sha256Digest, visible::is_hidden};
 
 use crate::{
     cedar_request::CedarRequest,
@@ -35,37 +35,36 @@ fn write(
     request: &PolicyRequest,
     context: &PolicyRequestContext,
 ) -> Option<String> {
-    let mut conditions = Vec::new();
-    if let Some(process) = &context.process {
-        conditions.push(format!("context has process && context.process.command == {}", literal(&process.command())));
+    let entity = |of, id: &str| name(&uid(of, id));
+    let process = context.process.as_ref();
+    let cwd = process.and_then(|process| process.cwd.as_ref());
+    let user = context.on_behalf_of.as_ref();
+    let mut conditions =
+        vec![condition("context", "process", "process.command", process.map(|one| literal(&one.command())))];
+    if process.is_some() {
         // Relative arguments mean other files elsewhere.
-        if let Some(cwd) = &process.cwd {
-            let cwd = uid(&set.vocabulary.path, cwd.as_str());
-            conditions.push(format!("context.process has cwd && context.process.cwd == {}", name(&cwd)));
-        }
+        let cwd = cwd.map(|cwd| entity(&set.vocabulary.path, cwd.as_str()));
+        conditions.push(condition("context.process", "cwd", "cwd", cwd));
     }
-    if let Some(user) = &context.on_behalf_of {
-        let user = uid(set.vocabulary.principal(user.kind()), user.id().as_str());
-        conditions.push(format!("context has on_behalf_of && context.on_behalf_of == {}", name(&user)));
+    let mut require = |attribute: &str, value: Option<String>| {
+        conditions.push(condition("context", attribute, attribute, value));
+    };
+    require("on_behalf_of", user.map(|user| entity(set.vocabulary.principal(user.kind()), user.id().as_str())));
+    require("channel", context.channel.as_ref().map(|channel| literal(channel.as_str())));
+    // A tool and a skill that are the resource are named there.
+    if !matches!(request.resource, Resource::Tool(_)) {
+        require("tool_name", context.tool_name.as_ref().map(|tool| literal(tool.as_str())));
     }
-    if let Some(channel) = &context.channel {
-        conditions.push(format!("context has channel && context.channel == {}", literal(channel.as_str())));
+    if !matches!(request.resource, Resource::Skill(_)) {
+        require("skill_id", context.skill_id.as_ref().map(|skill| literal(skill.as_str())));
     }
-    if let Some(workspace) = &context.workspace {
-        let workspace = uid(&set.vocabulary.workspace, workspace.as_str());
-        conditions.push(format!("context has workspace && context.workspace == {}", name(&workspace)));
+    require("workspace", context.workspace.as_ref().map(|name| entity(&set.vocabulary.workspace, name.as_str())));
+    require("tier", context.tier.map(|tier| format!("Palyra::Tier::\"{tier}\"")));
+    require("egress", context.egress.map(|egress| format!("Palyra::Egress::\"{egress}\"")));
+    if request.action == Action::NetConnect || context.port.is_some() {
+        require("port", context.port.map(|port| port.to_string()));
     }
-    if let Some(tier) = context.tier {
-        conditions.push(format!("context has tier && context.tier == Palyra::Tier::\"{tier}\""));
-    }
-    if let Some(egress) = context.egress {
-        conditions.push(format!("context has egress && context.egress == Palyra::Egress::\"{egress}\""));
-    }
-    if let Some(port) = context.port {
-        conditions.push(format!("context has port && context.port == {port}"));
-    }
-    let when =
-        if conditions.is_empty() { String::new() } else { format!("\nwhen {{\n  {}\n}}", conditions.join(" &&\n  ")) };
+    let when = format!("\nwhen {{\n  {}\n}}", conditions.join(" &&\n  "));
     let scope = format!(
         "permit (\n  principal == {},\n  action == {},\n  resource == {}\n){when};",
         name(&cedar.principal),
@@ -75,6 +74,15 @@ fn write(
     let digest = Sha256Digest::of(scope.as_bytes()).to_string();
     let why = literal(&format!("{} may do exactly this unasked", request.principal));
     Some(format!("@id(\"allow-{}-{}\")\n@why({why})\n{scope}", request.action, digest.get(..8)?))
+}
+
+/// Holds where the attribute has this value, or is absent as it is here: a rule made for a call without a command must not permit one
+/// with any command.
+fn condition(of: &str, attribute: &str, place: &str, value: Option<String>) -> String {
+    match value {
+        Some(value) => format!("{of} has {attribute} && {of}.{place} == {value}"),
+        None => format!("!({of} has {attribute})"),
+    }
 }
 
 /// Something if the rule validates and, beside the policies that matter for the request, permits it with and without approval.

@@ -99,6 +99,29 @@ fn a_suggested_rule_changes_exactly_the_request_it_was_made_for() {
 }
 
 #[test]
+fn a_rule_suggested_for_a_call_without_a_command_permits_no_command() {
+    let bare = "principal = 'agent:claude'\naction = 'tool.execute'\nresource = 'tool:process.run'\n";
+    let rule = explain("", bare).suggestion.expect("an ask has a rule that stops the asking");
+    let set = cautious_with(&rule);
+    let verdict = |more: &str| {
+        let (call, context) = read(&format!("{bare}{more}"));
+        set.decide(&call.request, &context, &config()).verdict
+    };
+    assert_eq!(verdict(""), Verdict::Allow);
+    for more in [
+        "run = ['/bin/rm', '-rf', '/']",
+        "tier = 'a'",
+        "egress = 'none'",
+        "channel = 'mcp'",
+        "workspace = 'shop'",
+        "on_behalf_of = 'user:ada'",
+        "skill_id = 'acme/markdown'",
+    ] {
+        assert_eq!(verdict(more), Verdict::Ask, "{more}");
+    }
+}
+
+#[test]
 fn a_forbid_suggests_no_rule_and_says_who_can_change_what() {
     let explanation = explain("", &format!("{CARGO}posture = 'disabled'"));
     assert!(matches!(explanation.decision.cause, Cause::Forbidden { .. }));
