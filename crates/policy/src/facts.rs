@@ -65,8 +65,9 @@ fn runs_palyra(process: &Process, config: &PolicyEvaluationConfig) -> bool {
     if is_palyra(process.program.as_str(), config) {
         return true;
     }
-    // SECURITY: `env palyra …`, `bash -c "palyra …"` and `sudo sh -c "palyra …"` run Palyra as surely as `palyra …`. An argument
-    // of any other program that merely mentions the word (a commit message, a search) does not.
+    // SECURITY: `env palyra …`, `bash -c "palyra …"` and `sudo sh -c "palyra …"` run Palyra as surely as `palyra …`. A launcher may
+    // start an interpreter or be one (`su -c`, `watch`, `ssh`), so both are read alike. An argument of any other program that merely
+    // mentions the word (a commit message, a search) does not run it.
     (process::is_interpreter(name) || process::is_launcher(name))
         && process.args.iter().any(|arg| is_palyra(arg, config) || words(arg).any(|word| is_palyra(word, config)))
 }
@@ -77,13 +78,16 @@ fn is_palyra(word: &str, config: &PolicyEvaluationConfig) -> bool {
 }
 
 fn reaches_into(process: &Process, state: &AbsolutePath) -> bool {
-    process.program.is_within(state)
-        || process.cwd.as_ref().is_some_and(|cwd| cwd.is_within(state))
-        || process.args.iter().any(|arg| arg_reaches(arg, process.cwd.as_ref(), state))
+    let steps: Vec<&str> = components(state.as_str()).collect();
+    let root = Walk { state: &steps, depth: 0, shared: 0 };
+    let cwd = process.cwd.as_ref().map(|cwd| root.along(cwd.as_str()));
+    root.along(process.program.as_str()).is_inside()
+        || cwd.is_some_and(Walk::is_inside)
+        || process.args.iter().any(|arg| arg_reaches(arg, cwd, root, state))
 }
 
 /// Whether an argument names the state directory: spelt out anywhere inside it, or relative to the working directory.
-fn arg_reaches(arg: &str, cwd: Option<&AbsolutePath>, state: &AbsolutePath) -> bool {
+fn arg_reaches(arg: &str, cwd: Option<Walk<'_>>, root: Walk<'_>, state: &AbsolutePath) -> bool {
     // The state directory may itself hold what separates words, so the argument is also searched for it as it stands.
     let spelt_out = arg.match_indices(state.as_str()).any(|(start, found)| {
         let (before, after) = (arg.get(..start), arg.get(start + found.len()..));
@@ -93,28 +97,44 @@ fn arg_reaches(arg: &str, cwd: Option<&AbsolutePath>, state: &AbsolutePath) -> b
     });
     spelt_out
         || words(arg).any(|word| {
-            let path = match (word.starts_with('/'), cwd) {
-                (true, _) => fold(word),
-                (false, Some(cwd)) => fold(&format!("{cwd}/{word}")),
-                (false, None) => return false,
-            };
-            AbsolutePath::parse(&path).is_ok_and(|path| path.is_within(state))
+            let from = if word.starts_with('/') { Some(root) } else { cwd };
+            from.is_some_and(|from| from.along(word).is_inside())
         })
 }
 
-/// Folds `..` away. Only for the question "does this look like it reaches there", where a guess too many is harmless.
-fn fold(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    for component in path.split('/') {
-        match component {
-            "" | "." => {}
-            ".." => {
-                kept.pop();
+/// A place in the file tree, told by what it shares with the state directory. `..` is folded away: for the question "does this look like
+/// it reaches there" a guess too many is harmless. A step costs the same however deep the place is, because an agent chooses both the
+/// working directory and the number of words.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    state: &'a [&'a str],
+    depth: usize,
+    /// How many components, from the root, are those of the state directory.
+    shared: usize,
+}
+
+impl Walk<'_> {
+    fn along(mut self, path: &str) -> Self {
+        for component in components(path) {
+            if component == ".." {
+                self.depth = self.depth.saturating_sub(1);
+                self.shared = self.shared.min(self.depth);
+            } else {
+                let on_the_way = self.shared == self.depth && self.state.get(self.depth) == Some(&component);
+                self.shared += usize::from(on_the_way);
+                self.depth += 1;
             }
-            name => kept.push(name),
         }
+        self
     }
-    format!("/{}", kept.join("/"))
+
+    const fn is_inside(self) -> bool {
+        self.shared == self.state.len()
+    }
+}
+
+fn components(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|component| !matches!(*component, "" | "."))
 }
 
 /// Splits text at what separates words in shells and in options.
@@ -157,6 +177,9 @@ mod tests {
             &["/usr/bin/env", "bash", "-c", "palyra approvals approve 7"],
             &["/usr/bin/sudo", "sh", "-c", "exec palyra up"],
             &["/bin/su", "-c", "palyra up"],
+            &["/usr/bin/timeout", "5", "sh", "-c", "palyra approvals approve"],
+            &["/usr/bin/su", "-c", "/usr/bin/palyra approvals approve"],
+            &["/bin/tcsh", "-c", "palyra approvals approve"],
         ] {
             assert!(runs_palyra(&process(argv), &config()), "{argv:?}");
         }
@@ -176,7 +199,7 @@ mod tests {
     #[test]
     fn the_state_directory_is_recognised_in_any_spelling_of_an_argument() {
         let state = config().state_directory.unwrap();
-        let reaches = |arg: &str| arg_reaches(arg, process(&["/bin/cat"]).cwd.as_ref(), &state);
+        let reaches = |arg: &str| reaches_into(&process(&["/bin/cat", arg]), &state);
         for arg in [
             "/home/ada/.local/share/palyra/vault/key",
             "../.local/share/palyra",
@@ -193,15 +216,27 @@ mod tests {
     #[test]
     fn a_state_directory_with_a_space_in_its_name_is_recognised_even_glued_to_an_option() {
         let state = AbsolutePath::parse("/home/ada smith/palyra@1").unwrap();
+        let reaches = |arg: &str| reaches_into(&process(&["/bin/cat", arg]), &state);
         for arg in [
             "/home/ada smith/palyra@1/key",
             "--file=/home/ada smith/palyra@1",
             "-C/home/ada smith/palyra@1",
             "cat '/home/ada smith/palyra@1/key'",
         ] {
-            assert!(arg_reaches(arg, None, &state), "{arg}");
+            assert!(reaches(arg), "{arg}");
         }
-        assert!(!arg_reaches("/home/ada smith/palyra@10", None, &state));
-        assert!(!arg_reaches("/srv/home/ada smith/palyra@1", None, &state));
+        assert!(!reaches("/home/ada smith/palyra@10"));
+        assert!(!reaches("/srv/home/ada smith/palyra@1"));
+    }
+
+    #[test]
+    fn many_words_in_a_deep_directory_are_read_in_no_time() {
+        let deep = Process {
+            cwd: AbsolutePath::parse(&"/a".repeat(2000)).ok(),
+            ..process(&["/bin/cat", &"a ".repeat(250_000)])
+        };
+        let started = std::time::Instant::now();
+        assert!(!reaches_into(&deep, &config().state_directory.unwrap()));
+        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
     }
 }

@@ -114,6 +114,7 @@ const INTERPRETERS: &[&str] = &[
     "sh",
     "sqlite",
     "tclsh",
+    "tcsh",
     "toybox",
     "tsx",
     "ts-node",
