@@ -1,6 +1,7 @@
 //! Reads policy files.
 //!
-//! Guarantees: only regular files are opened (a pipe cannot block, a device is not read), none larger than [`MAX_FILE_SIZE`]; every
+//! Guarantees: only regular files are opened (a pipe cannot block, a device is not read), none larger than [`MAX_FILE_SIZE`], and no more than
+//! [`MAX_TOTAL_SIZE`] at once; every
 //! file that cannot be used is reported with its name and what to do. Does not: recurse, or read files that do not end in `.cedar`.
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 
 use crate::{
     engine::Engine,
-    problem::{Finding, LoadError, MAX_FILE_SIZE, Problem},
+    problem::{Finding, LoadError, MAX_FILE_SIZE, MAX_TOTAL_SIZE, Problem},
     set::Snapshot,
     source::{Location, SourceFile},
 };
@@ -42,11 +43,18 @@ pub fn read_policies(path: &Path) -> Result<Vec<SourceFile>, LoadError> {
         .map_err(|error| fail(Problem::Unreadable(describe(&error))))?;
     let mut paths: Vec<PathBuf> = entries.into_iter().filter(|path| is_policy_file(path)).collect();
     paths.sort();
-    let (mut files, mut findings) = (Vec::new(), Vec::new());
+    let (mut files, mut findings, mut total) = (Vec::new(), Vec::new(), 0);
     for path in paths {
         match read_file(&path) {
-            Ok(file) => files.push(file),
+            Ok(file) => {
+                total += u64::try_from(file.text.len()).unwrap_or(u64::MAX);
+                files.push(file);
+            }
             Err(finding) => findings.push(finding),
+        }
+        // SECURITY: many large files are refused while they are read, not once they fill the memory.
+        if total > MAX_TOTAL_SIZE {
+            return Err(fail(Problem::TooLarge { size: total, limit: MAX_TOTAL_SIZE }));
         }
     }
     if findings.is_empty() { Ok(files) } else { Err(LoadError { findings }) }
@@ -76,7 +84,9 @@ pub fn read_text(path: &Path) -> Result<String, Finding> {
 }
 
 fn read_file(path: &Path) -> Result<SourceFile, Finding> {
-    Ok(SourceFile::operator(shown(path), read_text(path)?))
+    let mut file = SourceFile::operator(shown(path), read_text(path)?);
+    file.path = Some(Arc::from(path));
+    Ok(file)
 }
 
 fn is_policy_file(path: &Path) -> bool {
@@ -139,6 +149,17 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", directory.path().join("d.cedar")).unwrap();
         let error = read_policies(directory.path()).unwrap_err();
         assert_eq!(problems(&error), [("not_a_file", 1), ("too_large", 1), ("not_utf8", 2), ("unreadable", 1)]);
+    }
+
+    #[test]
+    fn a_directory_of_many_large_files_is_refused_before_it_fills_the_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..64 {
+            File::create(directory.path().join(format!("{number}.cedar"))).unwrap().set_len(MAX_FILE_SIZE).unwrap();
+        }
+        let error = read_policies(directory.path()).unwrap_err();
+        let read = 5 * MAX_FILE_SIZE;
+        assert_eq!(error.findings[0].problem, Problem::TooLarge { size: read, limit: MAX_TOTAL_SIZE });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A file is cut into its policies before Cedar sees it, so that every policy keeps its own text, file and line, and an error in
 //! one does not hide errors in the others.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use palyra_types::visible::is_hidden;
 use serde::Serialize;
@@ -26,6 +26,8 @@ pub struct SourceFile {
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<str>,
     pub(crate) layer: Layer,
+    /// Where it was read from. The name is made visible, so it need not be the path.
+    pub(crate) path: Option<Arc<Path>>,
     /// Where each line begins, so that places are found without counting from the top.
     line_starts: Arc<[usize]>,
     /// How many characters stand before each [`STRIDE`] of bytes, so that a column on a long line is found the same way.
@@ -48,13 +50,19 @@ impl SourceFile {
                 Some(*before)
             }))
             .collect();
-        Self { name, text, layer, line_starts, characters }
+        Self { name, text, layer, path: None, line_starts, characters }
     }
 
     /// The name that people see.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The file it was read from, if it was.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The Cedar text.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use palyra_types::{PolicyId, Timestamp, ToolMetadata, ToolName};
+use palyra_types::{PolicyId, Timestamp, ToolMetadata, ToolName, visible::visible};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,6 +24,12 @@ use crate::{
 
 /// The time of test files that pin none, so that no test depends on the day it runs.
 pub const DEFAULT_CLOCK: &str = "2026-01-05T10:00:00Z";
+
+/// Most tests of one file. A matrix multiplies, so a small file could ask for more than fits into memory.
+pub const MAX_CASES: usize = 100_000;
+
+/// Most policy files and directories that one file of tests names. Each is read before their sum is looked at.
+const MAX_POLICY_PATHS: usize = 64;
 
 /// A test file, read and ready to run.
 #[derive(Debug)]
@@ -101,7 +107,7 @@ impl Suite {
     /// When the file, the policies it names or a request in it cannot be used.
     pub fn read(path: &Path) -> Result<Self, SuiteError> {
         let text = read_text(path).map_err(SuiteError::File)?;
-        Self::parse(&path.to_string_lossy(), &text, path.parent().unwrap_or(Path::new(".")))
+        Self::parse(&visible(&path.to_string_lossy()), &text, path.parent().unwrap_or(Path::new(".")))
     }
 
     /// Reads the text of a test file; `folder` is where the policy files it names are looked for.
@@ -117,6 +123,9 @@ impl Suite {
             MergeError::Toml(message) => broken(format!("[config]: {message}")),
         })?;
         let mut sources: Vec<SourceFile> = file.preset.map(Preset::source).into_iter().collect();
+        if file.policies.len() > MAX_POLICY_PATHS {
+            return Err(broken(format!("it names more than {MAX_POLICY_PATHS} policy files")));
+        }
         for path in &file.policies {
             sources.extend(read_policies(&folder.join(path)).map_err(SuiteError::Policies)?);
         }
@@ -127,6 +136,11 @@ impl Suite {
         };
         let read = Reader { name, defaults: &file.defaults, clock, tools: &tools };
         let mut cases = Vec::new();
+        let matrix_size = |matrix: &MatrixEntry| matrix.principals.len().saturating_mul(matrix.requests.len());
+        let count = file.matrix.iter().map(matrix_size).fold(file.test.len(), usize::saturating_add);
+        if count > MAX_CASES {
+            return Err(broken(format!("it has {count} tests; the limit is {MAX_CASES}")));
+        }
         for test in file.test {
             cases.push(read.case(test.name, test.request, test.expect, test.by)?);
         }
@@ -348,6 +362,14 @@ mod tests {
                            request = { principal = 'agent:a', action = 'daemon.status', resource = 'daemon:local' }")
         .unwrap();
         assert!(!reports[0].passed);
+    }
+
+    #[test]
+    fn a_matrix_that_multiplies_beyond_memory_is_refused() {
+        let principals = "'agent:a',".repeat(2000);
+        let requests = "{action='tool.list',resource='daemon:x'},".repeat(2000);
+        let text = format!("[[matrix]]\nname='m'\nexpect='allow'\nprincipals=[{principals}]\nrequests=[{requests}]");
+        assert!(matches!(run(&text), Err(SuiteError::Toml { message, .. }) if message.contains("4000000 tests")));
     }
 
     #[test]
