@@ -2,12 +2,13 @@
 
 use std::{
     fs,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
+    process,
 };
 
 use clap::Args;
-use palyra_policy::{SourceFile, directory::read_policies, format::format_policies};
+use palyra_policy::{SourceFile, directory::read_policies, format::format_policies, problem::MAX_FILE_SIZE};
 use serde::Serialize;
 
 use crate::{Outcome, exit::Exit, failure::Failure, terminal::Terminal};
@@ -26,6 +27,9 @@ pub(crate) struct FmtArgs {
 struct Report {
     changed: Vec<String>,
     unchanged: usize,
+    /// What standard input becomes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
 }
 
 pub(crate) fn run(args: &FmtArgs, terminal: &Terminal) -> Outcome {
@@ -41,35 +45,47 @@ pub(crate) fn run(args: &FmtArgs, terminal: &Terminal) -> Outcome {
             if formatted == file.text() {
                 unchanged += 1;
             } else {
-                changes.push((file.name().to_owned(), formatted));
+                changes.push((file, formatted));
             }
         }
     }
-    for (name, text) in &changes {
-        if !args.check {
-            replace(Path::new(name), text)?;
+    for (file, text) in &changes {
+        // SECURITY: the name is for people. Where it hides something, it is another file's path.
+        if let Some(path) = file.path().filter(|_| !args.check) {
+            replace(path, text)?;
         }
         if !terminal.json {
-            terminal.out(format!("{} {name}", if args.check { "would format" } else { "formatted" }));
+            terminal.out(format!("{} {}", if args.check { "would format" } else { "formatted" }, file.name()));
         }
     }
     let dirty = args.check && !changes.is_empty();
     if terminal.json {
-        let changed = changes.into_iter().map(|(name, _)| name).collect();
-        terminal.document("policy.fmt", Report { changed, unchanged });
+        let changed = changes.iter().map(|(file, _)| file.name().to_owned()).collect();
+        terminal.document("policy.fmt", Report { changed, unchanged, text: None });
     }
     Ok(if dirty { Exit::Failure } else { Exit::Ok })
 }
 
 fn stdin(args: &FmtArgs, terminal: &Terminal) -> Outcome {
     let mut text = String::new();
-    io::stdin().lock().take(1 << 22).read_to_string(&mut text).map_err(|error| {
-        Failure::new(Exit::Failure, "unreadable", "standard input cannot be read", error.to_string(), "pipe UTF-8 text")
-    })?;
+    let unreadable = |cause: String, help: &str| {
+        Failure::new(Exit::Failure, "unreadable", "standard input cannot be read", cause, help)
+    };
+    // One byte more than allowed tells a text that would be cut off.
+    let read = io::stdin().lock().take(MAX_FILE_SIZE + 1).read_to_string(&mut text);
+    let read = read.map_err(|error| unreadable(error.to_string(), "pipe UTF-8 text"))?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > MAX_FILE_SIZE {
+        return Err(unreadable(format!("it is longer than {MAX_FILE_SIZE} bytes"), "format it in parts"));
+    }
     let file = SourceFile::operator("standard input", text);
     let formatted = format(&file)?;
-    let dirty = args.check && formatted != file.text();
-    if !args.check {
+    let changes = formatted != file.text();
+    let dirty = args.check && changes;
+    if terminal.json {
+        let changed = changes.then(|| file.name().to_owned()).into_iter().collect();
+        let text = (!args.check).then_some(formatted);
+        terminal.document("policy.fmt", Report { changed, unchanged: usize::from(!changes), text });
+    } else if !args.check {
         terminal.out(formatted.trim_end_matches('\n'));
     }
     Ok(if dirty { Exit::Failure } else { Exit::Ok })
@@ -82,20 +98,72 @@ fn format(file: &SourceFile) -> Result<String, Failure> {
     })
 }
 
-/// Replaces a file whole or not at all, keeping its permissions.
+/// Replaces a file whole or not at all, keeping its permissions. A file that must not be written is not replaced either.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let attempt = || -> io::Result<()> {
         // Through a link the target is meant, not the link.
         let path = fs::canonicalize(path)?;
+        let permissions = fs::metadata(&path)?.permissions();
+        if permissions.readonly() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".palyra-fmt");
+        name.push(format!(".{}.palyra-fmt", process::id()));
         let beside = path.with_file_name(name);
-        fs::write(&beside, text)?;
-        fs::set_permissions(&beside, fs::metadata(&path)?.permissions())?;
-        fs::rename(&beside, &path)
+        // SECURITY: a new file or none. A link that someone put there is not followed.
+        let mut file = fs::File::create_new(&beside)?;
+        let written = file
+            .set_permissions(permissions)
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&beside, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        written
     };
     attempt().map_err(|error| {
         let what = format!("{} cannot be written", path.display());
         Failure::new(Exit::Failure, "unwritable", what, error.to_string(), "check that you may write there")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const LOOSE: &str = "permit(principal,action,resource);\n";
+    const TIDY: &str = "permit (principal, action, resource);\n";
+
+    fn format(path: &Path) {
+        let terminal = Terminal::detect(true);
+        assert!(run(&FmtArgs { paths: vec![path.to_owned()], check: false }, &terminal).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_hides_something_is_not_taken_for_the_file_it_looks_like() {
+        let directory = tempfile::tempdir().unwrap();
+        let (hidden, looks) = (directory.path().join("x\u{200b}.cedar"), directory.path().join("x<U+200B>.cedar"));
+        fs::write(&hidden, LOOSE).unwrap();
+        fs::write(&looks, "forbid (principal, action, resource);\n").unwrap();
+        format(directory.path());
+        assert_eq!(fs::read_to_string(&hidden).unwrap(), TIDY);
+        assert_eq!(fs::read_to_string(&looks).unwrap(), "forbid (principal, action, resource);\n");
+    }
+
+    #[test]
+    fn a_link_planted_beside_a_file_is_not_written_through() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, precious) = (directory.path().join("a.cedar"), directory.path().join("precious"));
+        fs::write(&file, LOOSE).unwrap();
+        fs::write(&precious, "precious").unwrap();
+        for name in ["a.cedar.palyra-fmt".to_owned(), format!("a.cedar.{}.palyra-fmt", process::id())] {
+            symlink(&precious, directory.path().join(name)).unwrap();
+        }
+        assert!(replace(&file, TIDY).is_err());
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        assert_eq!(fs::read_to_string(&file).unwrap(), LOOSE);
+    }
 }
