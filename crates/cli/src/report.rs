@@ -116,7 +116,7 @@ pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
         }
     }
     for change in &explanation.change {
-        terminal.out(format!("    who can change that: {change}"));
+        terminal.out(format!("    who can change that: {}", visible(change)));
     }
     if let Some(rule) = &explanation.suggestion {
         terminal.out(match decision.verdict {

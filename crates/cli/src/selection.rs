@@ -14,7 +14,7 @@ use palyra_policy::{
     directory::{read_policies, read_text},
     suite::merge,
 };
-use palyra_types::{AbsolutePath, StateHome, WorkspaceName, home::NoHome, word::nearest};
+use palyra_types::{AbsolutePath, StateHome, WorkspaceName, home::NoHome, visible::visible, word::nearest};
 use serde::Deserialize;
 
 use crate::{exit::Exit, failure::Failure, terminal::Terminal};
@@ -76,7 +76,7 @@ impl Selection {
             config.state_directory = home.and_then(|home| AbsolutePath::parse(home.path().to_str()?).ok());
         }
         let names = preset.iter().map(|preset| format!("preset {preset}"));
-        let paths = policies.iter().chain(&config_path).map(|path| path.display().to_string());
+        let paths = policies.iter().chain(&config_path).map(|path| visible(&path.to_string_lossy()));
         let origin = names.chain(paths).collect::<Vec<_>>().join(", ");
         let origin = if origin.is_empty() { "the baseline alone".to_owned() } else { origin };
         terminal.talk(format!("using {origin}"));

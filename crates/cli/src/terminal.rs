@@ -1,7 +1,7 @@
 //! Where output goes and how it looks there. Colour is never the only sign: a glyph and a word always stand beside it.
 
 use std::{
-    env,
+    env, fmt,
     io::{self, IsTerminal, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -9,6 +9,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use palyra_api::Document;
 use palyra_policy::Verdict;
+use palyra_types::visible::is_hidden;
 use serde::Serialize;
 
 /// The streams of this process.
@@ -59,7 +60,7 @@ impl Terminal {
     /// Prints a document.
     pub(crate) fn document<T: Serialize>(&self, kind: &str, data: T) {
         match serde_json::to_string_pretty(&Document::new(kind, data)) {
-            Ok(text) => self.out(text),
+            Ok(text) => self.out(escape_hidden(&text)),
             Err(error) => self.talk(format!("error: the document cannot be written: {error}")),
         }
     }
@@ -98,6 +99,37 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 /// A heading.
 pub(crate) const BOLD: Style = Style::new().bold();
 
+/// JSON whose hidden characters are spelt as escapes: the same document, and harmless on a terminal.
+fn escape_hidden(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Line feeds and spaces lay the document out; inside of strings serde has escaped them.
+        if c != '\n' && is_hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 fn paint(colour: bool, style: Style, text: &str) -> String {
     if colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_hides_nothing_and_says_the_same() {
+        let text = "a\u{9b}31m\u{202e}\u{e0001}\n é";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let shown = escape_hidden(&json);
+        assert!(!shown.chars().any(|c| c != '\n' && is_hidden(c)), "{shown}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&shown).unwrap(), [text]);
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use palyra_types::{PolicyId, Sha256Digest, word::words};
+use palyra_types::{PolicyId, Sha256Digest, visible::visible, word::words};
 use serde::Serialize;
 
 use crate::{
@@ -146,7 +146,8 @@ impl Decision {
         let why = |policies: &[Arc<PolicyInfo>]| match policies {
             [] => "no policy is named".to_owned(),
             [first, rest @ ..] => {
-                let why = first.why.as_deref().unwrap_or("the policy gives no `@why`");
+                // SECURITY: an annotation can spell any character as an escape, and a reason is shown as it is.
+                let why = first.why.as_deref().map_or_else(|| "the policy gives no `@why`".to_owned(), visible);
                 let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
                 format!("{why} [{}]{more}", first.id)
             }
@@ -156,7 +157,9 @@ impl Decision {
             Cause::NeedsApproval { by, held_by } => why(if held_by.is_empty() { by } else { held_by }),
             Cause::NotPermitted => "no policy permits it".to_owned(),
             Cause::Failed { failures } => match failures.first() {
-                Some(first) => format!("the policy `{}` could not be evaluated: {}", first.policy.id, first.message),
+                Some(first) => {
+                    format!("the policy `{}` could not be evaluated: {}", first.policy.id, visible(&first.message))
+                }
                 None => "a policy could not be evaluated".to_owned(),
             },
             Cause::Contradictory { .. } => "an approval would take the permission away".to_owned(),

@@ -122,6 +122,12 @@ fn a_rule_suggested_for_a_call_without_a_command_permits_no_command() {
 }
 
 #[test]
+fn an_escape_in_an_annotation_does_not_reach_the_terminal() {
+    let rules = "@id(\"a\") @why(\"\\u{1b}[31m\\u{202e}\") forbid (principal, action == Palyra::Action::\"tool.execute\", resource);";
+    assert_eq!(explain(rules, CARGO).reason, "<U+001B>[31m<U+202E> [a]");
+}
+
+#[test]
 fn a_forbid_suggests_no_rule_and_says_who_can_change_what() {
     let explanation = explain("", &format!("{CARGO}posture = 'disabled'"));
     assert!(matches!(explanation.decision.cause, Cause::Forbidden { .. }));

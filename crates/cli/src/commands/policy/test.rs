@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use palyra_policy::suite::{CaseReport, Suite};
+use palyra_types::visible::visible;
 use serde::Serialize;
 
 use crate::{
@@ -64,11 +65,11 @@ fn show(file: &FileReport, verbose: bool, terminal: &Terminal) {
     for case in &file.cases {
         if case.passed {
             if verbose {
-                terminal.out(format!("  {} {}", terminal.paint(GOOD, "✔"), case.name));
+                terminal.out(format!("  {} {}", terminal.paint(GOOD, "✔"), visible(&case.name)));
             }
             continue;
         }
-        terminal.out(format!("  {} {}", terminal.paint(BAD, "✖"), case.name));
+        terminal.out(format!("  {} {}", terminal.paint(BAD, "✖"), visible(&case.name)));
         let list = |ids: &std::collections::BTreeSet<palyra_types::PolicyId>| {
             ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
