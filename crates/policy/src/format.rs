@@ -44,7 +44,11 @@ mod tests {
 
     #[test]
     fn a_policy_too_deep_to_load_is_too_deep_to_format() {
-        let deep = format!("permit (principal, action, resource) when {{ {}true{} }};", "(".repeat(20_000), ")".repeat(20_000));
+        let deep = format!(
+            "permit (principal, action, resource) when {{ {}true{} }};",
+            "(".repeat(20_000),
+            ")".repeat(20_000)
+        );
         assert_eq!(format(&deep).unwrap_err().message, "the policy nests brackets and `if` more than 48 deep");
     }
 
