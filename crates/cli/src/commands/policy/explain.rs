@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::Args;
-use palyra_policy::{Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text};
+use palyra_policy::{
+    Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text, problem::MAX_FILE_SIZE,
+};
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, Timestamp,
     ToolCapability, clock::SystemClock,
@@ -196,11 +198,12 @@ fn resolve(program: &str) -> Result<String, Failure> {
 fn read(path: &Path) -> Result<RequestDocument, Failure> {
     let text = if path == Path::new("-") {
         let mut text = String::new();
-        io::stdin()
-            .lock()
-            .take(1 << 20)
-            .read_to_string(&mut text)
-            .map_err(|error| refused(path, &error.to_string()))?;
+        // One byte more than allowed tells a request that would be cut off, and be explained without what it touches last.
+        let read = io::stdin().lock().take(MAX_FILE_SIZE + 1).read_to_string(&mut text);
+        let read = read.map_err(|error| refused(path, &error.to_string()))?;
+        if u64::try_from(read).unwrap_or(u64::MAX) > MAX_FILE_SIZE {
+            return Err(refused(path, &format!("it is longer than {MAX_FILE_SIZE} bytes")));
+        }
         text
     } else {
         read_text(path)?
