@@ -66,7 +66,7 @@ impl Preset {
 
 /// The baseline as a source file.
 pub(crate) fn baseline() -> SourceFile {
-    SourceFile::new(Arc::from("baseline.cedar"), Arc::from(DEFAULT_POLICY_SRC), Layer::Baseline)
+    SourceFile::new(Arc::from("built-in:baseline.cedar"), Arc::from(DEFAULT_POLICY_SRC), Layer::Baseline)
 }
 
 /// What is known about the built-in tools, by name.

@@ -13,7 +13,7 @@ use palyra_types::{
 
 use crate::{
     demand::{ContextKey, Demands},
-    facts::Facts,
+    facts::{Facts, ProcessFacts},
     request::{PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext},
     vocabulary::{ActionName, Vocabulary, uid},
 };
@@ -62,14 +62,17 @@ pub(crate) struct CedarRequest<'a> {
     request: &'a PolicyRequest,
     context: &'a PolicyRequestContext,
     config: &'a PolicyEvaluationConfig,
+    process: &'a ProcessFacts,
 }
 
 impl<'a> CedarRequest<'a> {
+    /// `process` is shared by the parts of a call, so that what is run is read once however much it touches.
     pub(crate) fn new(
         vocabulary: &'a Vocabulary,
         request: &'a PolicyRequest,
         context: &'a PolicyRequestContext,
         config: &'a PolicyEvaluationConfig,
+        process: &'a ProcessFacts,
     ) -> Result<Self, RequestError> {
         check_agreement(request, context)?;
         let action = vocabulary.action(request.action).ok_or(missing(request.action.as_str()))?;
@@ -90,6 +93,7 @@ impl<'a> CedarRequest<'a> {
             request,
             context,
             config,
+            process,
         })
     }
 
@@ -130,7 +134,7 @@ impl<'a> CedarRequest<'a> {
 
     /// The part of the context that these demands cover, without `approved`.
     pub(crate) fn context(&self, demands: Demands) -> Result<ContextPairs, RequestError> {
-        let facts = Facts { request: self.request, context: self.context, config: self.config };
+        let facts = Facts { request: self.request, context: self.context, config: self.config, process: self.process };
         let mut pairs = Vec::with_capacity(16);
         for key in demands.keys() {
             if let Some(value) = value_of(key, self.vocabulary, self.context, &facts)? {
@@ -209,7 +213,7 @@ fn type_of<'a>(vocabulary: &'a Vocabulary, resource: &Resource) -> Option<&'a En
 
 fn ancestors_of(vocabulary: &Vocabulary, resource: &Resource, config: &PolicyEvaluationConfig) -> Vec<EntityUid> {
     match resource {
-        Resource::Tool(tool) => tool.group().map(|group| uid(&vocabulary.tool_group, group)).into_iter().collect(),
+        Resource::Tool(tool) => tool.groups().map(|group| uid(&vocabulary.tool_group, group)).collect(),
         Resource::Secret(secret) => vec![uid(&vocabulary.secret_scope, secret.scope())],
         Resource::Path(path) => path
             .ancestors()

@@ -6,7 +6,10 @@
 //! Ask needs no side channel. A request is evaluated with `context.approved` false and then true: allowed at once means run;
 //! allowed only when approved means ask; allowed in neither means deny.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
 use cedar_policy::{Authorizer, Response};
@@ -16,6 +19,7 @@ use crate::{
     cedar_request::{CedarRequest, RequestError},
     decision::{CallDecision, Cause, Decision, EvaluationFailure, PartDecision, PolicyInfo, Verdict},
     demand::ContextKey,
+    facts::ProcessFacts,
     problem::LoadError,
     request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch},
     set::Snapshot,
@@ -99,7 +103,17 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> Decision {
-        match CedarRequest::new(&self.vocabulary, request, context, config) {
+        self.decide_part(request, context, config, &ProcessFacts::default())
+    }
+
+    fn decide_part(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+        process: &ProcessFacts,
+    ) -> Decision {
+        match CedarRequest::new(&self.vocabulary, request, context, config, process) {
             Ok(cedar) => self.decide_cedar(&cedar),
             Err(error) => self.decision(Verdict::Deny, Cause::Malformed { error }),
         }
@@ -208,23 +222,28 @@ fn conclude(unapproved: Answer, approved: Option<Answer>) -> (Verdict, Cause) {
 }
 
 /// The request that a touch makes on its own, in the context of the call it belongs to.
-pub(crate) fn part_of(
+pub(crate) fn part_of<'c>(
     call: &PolicyRequest,
     touch: &Touch,
-    context: &PolicyRequestContext,
-) -> (PolicyRequest, PolicyRequestContext) {
+    context: &'c PolicyRequestContext,
+) -> (PolicyRequest, Cow<'c, PolicyRequestContext>) {
     let (action, resource, port) = match touch {
         Touch::Read(path) => (Action::FsRead, Resource::Path(path.clone()), None),
         Touch::Write(path) => (Action::FsWrite, Resource::Path(path.clone()), None),
         Touch::Connect(host, port) => (Action::NetConnect, Resource::Host(host.clone()), Some(*port)),
     };
     let request = PolicyRequest { principal: call.principal.clone(), action, resource };
-    (request, PolicyRequestContext { port, ..context.clone() })
+    let context = if context.port == port {
+        Cow::Borrowed(context)
+    } else {
+        Cow::Owned(PolicyRequestContext { port, ..context.clone() })
+    };
+    (request, context)
 }
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::{Principal, Timestamp};
+    use palyra_types::{AbsolutePath, Principal, Process, Timestamp};
 
     use super::*;
     use crate::baseline::Preset;
@@ -260,6 +279,32 @@ mod tests {
         let decision = ask(Action::ToolExecute, "host:example.org");
         assert_eq!(decision.verdict, Verdict::Deny);
         assert_eq!(decision.reason(), "`tool.execute` is not about a host");
+    }
+
+    #[test]
+    fn what_is_run_is_read_once_however_much_the_call_touches() {
+        let tool = Resource::parse("tool:process.run").unwrap();
+        let principal = Principal::parse("agent:claude").unwrap();
+        let request = PolicyRequest { principal, action: Action::ToolExecute, resource: tool };
+        let path = |n: usize| Touch::Read(AbsolutePath::parse(&format!("/work/{n}")).unwrap());
+        let call = CallRequest { request, touches: (0..300).map(path).collect() };
+        let context = PolicyRequestContext {
+            process: Some(Process {
+                program: AbsolutePath::parse("/bin/bash").unwrap(),
+                args: vec!["a ".repeat(100_000)],
+                cwd: AbsolutePath::parse("/work").ok(),
+            }),
+            ..PolicyRequestContext::at(Timestamp::from_unix_millis(0))
+        };
+        let config = PolicyEvaluationConfig {
+            state_directory: AbsolutePath::parse("/var/lib/palyra").ok(),
+            ..Preset::Cautious.config().unwrap()
+        };
+        let started = std::time::Instant::now();
+        let decision = Snapshot::load(&[]).unwrap().decide_call(&call, &context, &config);
+        assert_eq!((decision.verdict, decision.parts.len()), (Verdict::Deny, 301));
+        // Read once a part, this takes minutes.
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 
     #[test]

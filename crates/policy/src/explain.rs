@@ -3,12 +3,15 @@
 //! Guarantees: an explanation never changes the decision it explains; a suggested rule validates and, added to the set, permits the
 //! request (it is tried before it is shown). A deny caused by a forbid suggests no rule, because none would help.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
     cedar_request::CedarRequest,
     decision::{Cause, Decision, as_triple},
     engine::{Engine, part_of},
+    facts::ProcessFacts,
     near_miss::{self, NearMiss},
     request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext},
     set::Snapshot,
@@ -57,7 +60,7 @@ impl Snapshot {
         config: &PolicyEvaluationConfig,
     ) -> Vec<Explanation> {
         let touches = call.touches.iter().map(|touch| part_of(&call.request, touch, context));
-        std::iter::once((call.request.clone(), context.clone()))
+        std::iter::once((call.request.clone(), Cow::Borrowed(context)))
             .chain(touches)
             .map(|(request, context)| self.explain(&request, &context, config))
             .collect()
@@ -72,7 +75,8 @@ impl Snapshot {
         config: &PolicyEvaluationConfig,
     ) -> Explanation {
         let decision = self.decide(request, context, config);
-        let cedar = CedarRequest::new(&self.vocabulary, request, context, config).ok();
+        let process = ProcessFacts::default();
+        let cedar = CedarRequest::new(&self.vocabulary, request, context, config, &process).ok();
         let near_misses = match (&decision.cause, &cedar) {
             (Cause::NotPermitted, Some(cedar)) => near_miss::find(self, cedar),
             _ => Vec::new(),

@@ -4,7 +4,9 @@
 //! Does not: make these two a boundary. A program can hide what it does from any reading of its arguments; the sandbox and the
 //! credentials are the boundary, and this is what makes an honest attempt fail with a clear reason.
 
-use palyra_types::{AbsolutePath, Process, Resource, process};
+use std::cell::OnceCell;
+
+use palyra_types::{AbsolutePath, Action, Process, Resource, process};
 
 use crate::request::{Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, PrincipalName};
 
@@ -13,6 +15,14 @@ pub(crate) struct Facts<'a> {
     pub(crate) request: &'a PolicyRequest,
     pub(crate) context: &'a PolicyRequestContext,
     pub(crate) config: &'a PolicyEvaluationConfig,
+    pub(crate) process: &'a ProcessFacts,
+}
+
+/// What was read off a process. Its arguments can be long and a call can touch much, so it is read once a call.
+#[derive(Default)]
+pub(crate) struct ProcessFacts {
+    runs_palyra: OnceCell<bool>,
+    reaches_state: OnceCell<bool>,
 }
 
 impl Facts<'_> {
@@ -50,13 +60,21 @@ impl Facts<'_> {
     }
 
     pub(crate) fn runs_palyra(&self) -> bool {
-        self.context.process.as_ref().is_some_and(|process| runs_palyra(process, self.config))
+        let read = || self.context.process.as_ref().is_some_and(|process| runs_palyra(process, self.config));
+        *self.process.runs_palyra.get_or_init(read)
     }
 
     pub(crate) fn touches_state(&self) -> bool {
         let Some(state) = &self.config.state_directory else { return false };
-        let path_is_within = matches!(&self.request.resource, Resource::Path(path) if path.is_within(state));
-        path_is_within || self.context.process.as_ref().is_some_and(|process| reaches_into(process, state))
+        let path_reaches = match &self.request.resource {
+            // Writing a directory above it can replace or remove it.
+            Resource::Path(path) => {
+                path.is_within(state) || (self.request.action == Action::FsWrite && state.is_within(path))
+            }
+            _ => false,
+        };
+        let read = || self.context.process.as_ref().is_some_and(|process| reaches_into(process, state));
+        path_reaches || *self.process.reaches_state.get_or_init(read)
     }
 }
 

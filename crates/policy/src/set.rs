@@ -189,7 +189,7 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         None | Some("") => return Err(at(Problem::MissingId, 0, first_line)),
         Some(id) => PolicyId::parse(id).map_err(|error| at(Problem::BadId(error), 0, first_line))?,
     };
-    if file.layer == Layer::Operator && id.as_str().starts_with("baseline.") {
+    if file.layer == Layer::Operator && id.as_str().to_ascii_lowercase().starts_with("baseline.") {
         return Err(at(Problem::ReservedId(id), 0, first_line));
     }
     let tree = match policy.to_pst() {

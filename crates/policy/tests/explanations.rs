@@ -48,7 +48,7 @@ fn a_deciding_policy_is_named_with_its_place_and_its_why() {
     assert_eq!(explanation.decision.verdict, Verdict::Ask);
     let policy = explanation.decision.policies()[0];
     assert_eq!(policy.id.as_str(), "baseline.execute-ask");
-    assert_eq!(&*policy.location.file, "baseline.cedar");
+    assert_eq!(&*policy.location.file, "built-in:baseline.cedar");
     assert!(policy.location.line > 1);
     assert!(policy.why.is_some());
 }

@@ -1,7 +1,8 @@
 //! Names: short printable ASCII, compared byte for byte.
 //!
-//! Guarantees: 1 to 128 characters, starts with a letter or a digit, and holds only letters, digits and `. _ - : / @ +`.
-//! A name never needs quoting, cannot look like another name, and cannot hide characters.
+//! Guarantees: 1 to 128 characters, starts with a letter or a digit, and holds only letters, digits and `. _ - : / + @`; the name of
+//! a principal has no `@`, because `user:ada@owner` is ada with a role. A name never needs quoting and cannot hide characters or mix
+//! alphabets.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -47,19 +48,19 @@ impl NameError {
     /// What to do about it.
     #[must_use]
     pub const fn advice(&self) -> &'static str {
-        "use letters, digits and . _ - : / @ +, starting with a letter or a digit"
+        "use letters, digits and . _ - : / +, starting with a letter or a digit"
     }
 }
 
 /// Checks the shared grammar of names.
-fn check(what: &'static str, name: &str) -> Result<(), NameError> {
+fn check(what: &'static str, signs: &str, name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty { what });
     }
     if name.len() > MAX_NAME_LENGTH {
         return Err(NameError::TooLong { what, length: name.len() });
     }
-    let allowed = |index: usize, c: char| c.is_ascii_alphanumeric() || (index > 0 && "._-:/@+".contains(c));
+    let allowed = |index: usize, c: char| c.is_ascii_alphanumeric() || (index > 0 && signs.contains(c));
     match name.chars().enumerate().find(|&(index, c)| !allowed(index, c)) {
         None => Ok(()),
         Some((index, character)) => {
@@ -69,7 +70,7 @@ fn check(what: &'static str, name: &str) -> Result<(), NameError> {
 }
 
 macro_rules! names {
-    ($($(#[$meta:meta])* $name:ident = $what:literal;)+) => { $(
+    ($($(#[$meta:meta])* $name:ident = $what:literal, $signs:literal;)+) => { $(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Box<str>);
@@ -80,7 +81,7 @@ macro_rules! names {
             /// # Errors
             /// When it breaks the grammar of [this module](self).
             pub fn parse(name: &str) -> Result<Self, NameError> {
-                check($what, name)?;
+                check($what, $signs, name)?;
                 Ok(Self(name.into()))
             }
 
@@ -117,30 +118,29 @@ macro_rules! names {
 
 names! {
     /// The name of a tool, such as `process.run`.
-    ToolName = "tool name";
+    ToolName = "tool name", "._-:/+@";
     /// The id of a skill, such as `acme/markdown`.
-    SkillId = "skill id";
+    SkillId = "skill id", "._-:/+@";
     /// The name of a principal within its kind, such as `claude`.
-    PrincipalId = "principal name";
+    PrincipalId = "principal name", "._-:/+";
     /// The name of a configured workspace.
-    WorkspaceName = "workspace name";
+    WorkspaceName = "workspace name", "._-:/+@";
     /// The surface a call came in by, such as `cli` or `mcp`.
-    Channel = "channel";
+    Channel = "channel", "._-:/+@";
     /// The id of a paired device.
-    DeviceId = "device id";
+    DeviceId = "device id", "._-:/+@";
     /// The id of an API token (never the token itself).
-    TokenId = "token id";
+    TokenId = "token id", "._-:/+@";
     /// The id of a policy, from its `@id` annotation.
-    PolicyId = "policy id";
+    PolicyId = "policy id", "._-:/+@";
     /// The id of an object that has no richer type of its own, such as a cron job.
-    ObjectId = "object id";
+    ObjectId = "object id", "._-:/+@";
 }
 
 impl ToolName {
-    /// The group a tool belongs to: everything before its last dot. `fs.read` is in `fs`; `status` is in none.
-    #[must_use]
-    pub fn group(&self) -> Option<&str> {
-        self.0.rsplit_once('.').map(|(group, _)| group).filter(|group| !group.is_empty())
+    /// The groups a tool belongs to, smallest first: `mcp.github.delete` is in `mcp.github` and in `mcp`, `status` is in none.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.0.rmatch_indices('.').filter_map(|(dot, _)| self.0.get(..dot)).filter(|group| !group.is_empty())
     }
 }
 
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn a_name_keeps_its_spelling() {
         assert_eq!(ToolName::parse("fs.read").unwrap().as_str(), "fs.read");
-        assert_eq!(ToolName::parse("fs.read").unwrap().group(), Some("fs"));
-        assert_eq!(ToolName::parse("status").unwrap().group(), None);
+        assert_eq!(ToolName::parse("mcp.github.delete").unwrap().groups().collect::<Vec<_>>(), ["mcp.github", "mcp"]);
+        assert_eq!(ToolName::parse("status").unwrap().groups().count(), 0);
     }
 
     #[test]
@@ -161,6 +161,12 @@ mod tests {
         assert!(matches!(error, NameError::BadCharacter { position: 6, character: '\u{0430}', .. }));
         let hidden = ToolName::parse("fs\u{202e}read").unwrap_err();
         assert_eq!(hidden.to_string(), "the tool name `fs<U+202E>read` has `<U+202E>` at position 3");
+    }
+
+    #[test]
+    fn the_name_of_a_principal_cannot_pose_as_one_with_a_role() {
+        assert!(PrincipalId::parse("ada@owner").is_err());
+        assert!(ToolName::parse("ada@owner").is_ok());
     }
 
     #[test]

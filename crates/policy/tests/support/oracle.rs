@@ -16,7 +16,7 @@ use palyra_policy::{
     Allowlist, Cause, DEFAULT_POLICY_SRC, Decision, PolicyEvaluationConfig, PolicyInfo, PolicyRequestContext,
     SCHEMA_SRC, Verdict,
 };
-use palyra_types::{Principal, PrincipalKind, Process, Resource};
+use palyra_types::{Action, Principal, PrincipalKind, Process, Resource};
 use serde_json::{Map, Value, json};
 
 use super::Question;
@@ -155,7 +155,7 @@ pub fn schema() -> &'static Schema {
 }
 
 /// The Cedar name of an action.
-pub fn action_uid(action: palyra_types::Action) -> EntityUid {
+pub fn action_uid(action: Action) -> EntityUid {
     EntityUid::from_json(json!({ "type": "Palyra::Action", "id": action.as_str() })).unwrap()
 }
 
@@ -230,8 +230,13 @@ fn entities(question: &Question) -> Vec<Value> {
     }
     match &request.resource {
         Resource::Tool(tool) => {
-            let group = tool.as_str().rsplit_once('.').map(|(group, _)| name("Palyra::ToolGroup", group));
-            add(resource_name(&request.resource), json!({}), group.into_iter().collect());
+            let mut groups = Vec::new();
+            let mut rest = tool.as_str();
+            while let Some((group, _)) = rest.rsplit_once('.') {
+                groups.push(name("Palyra::ToolGroup", group));
+                rest = group;
+            }
+            add(resource_name(&request.resource), json!({}), groups);
         }
         Resource::Skill(skill) => {
             let quarantined = config.quarantined_skills.contains(skill);
@@ -404,12 +409,15 @@ fn runs_palyra(process: &Process, config: &PolicyEvaluationConfig) -> bool {
     is_palyra(program) || (runs_its_arguments && process.args.iter().flat_map(|arg| words(arg)).any(is_palyra))
 }
 
-/// The path itself, the program, the working directory, or a path spelt out in an argument lies in the state directory.
+/// The path itself, the program, the working directory, or a path spelt out in an argument lies in the state directory; or the
+/// state directory lies in what is written.
 fn touches_state(question: &Question) -> bool {
     let Some(state) = &question.config.state_directory else { return false };
     let state = Path::new(state.as_str());
     let inside = |path: &str| Path::new(path).starts_with(state);
-    let by_resource = matches!(&question.request.resource, Resource::Path(path) if inside(path.as_str()));
+    let above = |path: &str| question.request.action == Action::FsWrite && state.starts_with(path);
+    let by_resource =
+        matches!(&question.request.resource, Resource::Path(path) if inside(path.as_str()) || above(path.as_str()));
     let by_process = question.context.process.as_ref().is_some_and(|process| {
         let cwd = process.cwd.as_ref().map(|cwd| cwd.as_str());
         let by_argument = process.args.iter().flat_map(|arg| words(arg)).any(|word| match cwd {

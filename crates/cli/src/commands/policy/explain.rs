@@ -8,7 +8,8 @@ use std::{
 
 use clap::Args;
 use palyra_policy::{
-    Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text, problem::MAX_FILE_SIZE,
+    Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text,
+    problem::MAX_FILE_SIZE,
 };
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, Timestamp,
