@@ -106,7 +106,7 @@ impl Snapshot {
         self.decide_part(request, context, config, &ProcessFacts::default())
     }
 
-    fn decide_part(
+    pub(crate) fn decide_part(
         &self,
         request: &PolicyRequest,
         context: &PolicyRequestContext,
@@ -126,11 +126,14 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> CallDecision {
-        let mut parts =
-            vec![PartDecision { decision: self.decide(&call.request, context, config), request: call.request.clone() }];
+        let process = ProcessFacts::default();
+        let mut parts = vec![PartDecision {
+            decision: self.decide_part(&call.request, context, config, &process),
+            request: call.request.clone(),
+        }];
         for touch in &call.touches {
             let (request, context) = part_of(&call.request, touch, context);
-            parts.push(PartDecision { decision: self.decide(&request, &context, config), request });
+            parts.push(PartDecision { decision: self.decide_part(&request, &context, config, &process), request });
         }
         let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
         CallDecision { verdict, parts }
@@ -303,8 +306,8 @@ mod tests {
         let started = std::time::Instant::now();
         let decision = Snapshot::load(&[]).unwrap().decide_call(&call, &context, &config);
         assert_eq!((decision.verdict, decision.parts.len()), (Verdict::Deny, 301));
-        // Read once a part, this takes minutes.
-        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+        // Read once a part, this takes a hundred times as long.
+        assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
     }
 
     #[test]

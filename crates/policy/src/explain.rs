@@ -60,9 +60,10 @@ impl Snapshot {
         config: &PolicyEvaluationConfig,
     ) -> Vec<Explanation> {
         let touches = call.touches.iter().map(|touch| part_of(&call.request, touch, context));
+        let process = ProcessFacts::default();
         std::iter::once((call.request.clone(), Cow::Borrowed(context)))
             .chain(touches)
-            .map(|(request, context)| self.explain(&request, &context, config))
+            .map(|(request, context)| self.explain_part(&request, &context, config, &process))
             .collect()
     }
 
@@ -74,9 +75,18 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> Explanation {
-        let decision = self.decide(request, context, config);
-        let process = ProcessFacts::default();
-        let cedar = CedarRequest::new(&self.vocabulary, request, context, config, &process).ok();
+        self.explain_part(request, context, config, &ProcessFacts::default())
+    }
+
+    fn explain_part(
+        &self,
+        request: &PolicyRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+        process: &ProcessFacts,
+    ) -> Explanation {
+        let decision = self.decide_part(request, context, config, process);
+        let cedar = CedarRequest::new(&self.vocabulary, request, context, config, process).ok();
         let near_misses = match (&decision.cause, &cedar) {
             (Cause::NotPermitted, Some(cedar)) => near_miss::find(self, cedar),
             _ => Vec::new(),

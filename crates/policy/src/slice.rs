@@ -20,14 +20,22 @@ use cedar_policy::{
 
 use crate::{cedar_request::CedarRequest, demand::Demands};
 
-/// Most slices that are kept. Beyond it a slice is built for each request, which is slower and just as right.
-const MAX_CACHED_SLICES: usize = 4096;
+/// Most policies that kept slices may hold together. Beyond it a slice is built for each request, which is slower and just as right.
+const MAX_CACHED_POLICIES: usize = 65_536;
 
 /// The policies of a set, filed by their scopes.
 pub(crate) struct SliceIndex {
     files: HashMap<Key, HashMap<Key, HashMap<Key, FileId>>>,
     contents: Vec<Vec<usize>>,
-    cache: RwLock<HashMap<Box<[FileId]>, Arc<Slice>>>,
+    cache: RwLock<Cache>,
+}
+
+/// Slices that were needed before, by the files they come from.
+#[derive(Default)]
+struct Cache {
+    slices: HashMap<Box<[FileId]>, Arc<Slice>>,
+    /// How many policies they hold together.
+    policies: usize,
 }
 
 /// The policies that can matter for a request.
@@ -103,14 +111,17 @@ impl SliceIndex {
         entry: impl Fn(usize) -> Option<Entry<'a>>,
     ) -> Arc<Slice> {
         let files = self.matching(request);
-        let cached = |cache: &HashMap<Box<[FileId]>, Arc<Slice>>| cache.get(&*files).map(Arc::clone);
-        if let Some(slice) = cached(&self.cache.read().unwrap_or_else(PoisonError::into_inner)) {
-            return slice;
+        if let Some(slice) = self.cache.read().unwrap_or_else(PoisonError::into_inner).slices.get(&*files) {
+            return Arc::clone(slice);
         }
         let slice = Arc::new(self.assemble(&files, entry));
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
-        if cache.len() < MAX_CACHED_SLICES {
-            cache.insert(files.into_boxed_slice(), Arc::clone(&slice));
+        // A slice of no policies still takes room.
+        let policies = cache.policies + slice.set.num_of_policies() + 1;
+        if policies <= MAX_CACHED_POLICIES
+            && cache.slices.insert(files.into_boxed_slice(), Arc::clone(&slice)).is_none()
+        {
+            cache.policies = policies;
         }
         slice
     }

@@ -2,7 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
-use palyra_policy::{Engine, LoadError, Snapshot, SourceFile};
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use palyra_policy::{Engine, LoadError, PolicyRequest, PolicyRequestContext, Preset, Snapshot, SourceFile, Verdict};
+use palyra_types::{Action, Principal, Resource, Timestamp};
 
 const GOOD: &str = "@id(\"good\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
 
@@ -133,6 +140,52 @@ fn a_snapshot_taken_before_a_reload_keeps_answering_by_the_old_set() {
     engine.reload(&[]).unwrap();
     assert_eq!(old.digest(), before);
     assert!(old.policies().any(|policy| policy.id.as_str() == "good"));
+}
+
+#[test]
+fn decisions_made_during_reloads_are_each_by_one_whole_set() {
+    let permit = SourceFile::operator(
+        "permit",
+        "@id(\"p\") permit (principal, action == Palyra::Action::\"vault.use\", resource);",
+    );
+    let forbid = SourceFile::operator(
+        "forbid",
+        "@id(\"f\") forbid (principal, action == Palyra::Action::\"vault.use\", resource);",
+    );
+    let sets = [vec![permit.clone()], vec![permit, forbid]];
+    let engine = Engine::new(&sets[0]).unwrap();
+    let allowing = engine.snapshot().digest();
+    let request = PolicyRequest {
+        principal: Principal::parse("agent:claude").unwrap(),
+        action: Action::VaultUse,
+        resource: Resource::parse("secret:global/key").unwrap(),
+    };
+    let context = PolicyRequestContext::at(Timestamp::from_unix_millis(0));
+    let config = Preset::Cautious.config().unwrap();
+    let done = AtomicBool::new(false);
+    let seen = thread::scope(|scope| {
+        let deciders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut seen = HashSet::new();
+                    while !done.load(Ordering::Relaxed) {
+                        let decision = engine.decide(&request, &context, &config);
+                        let expected = if decision.policy_set == allowing { Verdict::Allow } else { Verdict::Deny };
+                        assert_eq!(decision.verdict, expected);
+                        seen.insert(decision.policy_set);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        for round in 0..40 {
+            engine.reload(&sets[round % 2]).unwrap();
+            assert!(engine.reload(&[SourceFile::operator("bad", "permit (")]).is_err());
+        }
+        done.store(true, Ordering::Relaxed);
+        deciders.into_iter().flat_map(|decider| decider.join().unwrap()).collect::<HashSet<_>>()
+    });
+    assert_eq!(seen.len(), 2, "both sets decided");
 }
 
 #[test]
