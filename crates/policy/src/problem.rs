@@ -5,7 +5,7 @@
 use palyra_types::{NameError, PolicyId};
 use serde::{Serialize, Serializer};
 
-use crate::source::Location;
+use crate::{decision::Effect, source::Location};
 
 /// Largest policy file, in bytes.
 pub const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
@@ -84,8 +84,8 @@ pub enum Problem {
     #[error("the policy holds the invisible character U+{:04X}", u32::from(*.0))]
     Hidden(char),
     /// Approving could take something away.
-    #[error("{}", if *.0 == "permit" { "this permit would stop applying once a person approves" } else { "this forbid would start applying once a person approves" })]
-    ApprovalInverted(&'static str),
+    #[error("this {effect} would {change} applying once a person approves", effect = .0, change = if *.0 == Effect::Permit { "stop" } else { "start" })]
+    ApprovalInverted(Effect),
     /// A name that no request can have.
     #[error("{name} can never match: {reason}")]
     ImpossibleName {
@@ -120,10 +120,10 @@ impl Problem {
             Self::Schema { .. } => "policies/palyra.cedarschema lists what rules can speak of".into(),
             Self::Doubtful(_) => "a rule that can never apply is usually a slip".into(),
             Self::Hidden(_) => "retype the line; text copied from a web page often carries such characters".into(),
-            Self::ApprovalInverted("permit") => {
+            Self::ApprovalInverted(Effect::Permit) => {
                 "in a permit, use `context.approved` as it is, without `!`, outside of comparisons and `if`".into()
             }
-            Self::ApprovalInverted(_) => "in a forbid, write `unless { context.approved }`".into(),
+            Self::ApprovalInverted(Effect::Forbid) => "in a forbid, write `unless { context.approved }`".into(),
             Self::ImpossibleName { .. } => {
                 "write paths absolute (`~` and `*` mean nothing here) and hosts in lower case, without port or `*`; `in` covers \
                  everything below"

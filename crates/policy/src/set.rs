@@ -184,43 +184,24 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
             at(Problem::Syntax { message, help: errors.help().map(|help| capped(&help.to_string())) }, offset, length)
         }
     })?;
-    let location = || file.locate(statement.offset, first_line);
-    let id = match policy.annotation("id") {
-        None | Some("") => return Err(at(Problem::MissingId, 0, first_line)),
-        Some(id) => PolicyId::parse(id).map_err(|error| at(Problem::BadId(error), 0, first_line))?,
-    };
-    if file.layer == Layer::Operator && id.as_str().to_ascii_lowercase().starts_with("baseline.") {
-        return Err(at(Problem::ReservedId(id), 0, first_line));
-    }
+    let whole = |problem: Problem| at(problem, 0, first_line);
+    let id = name(file, &policy).map_err(whole)?;
     let tree = match policy.to_pst() {
         Ok(pst::Policy::Static(policy)) => policy.body().clone(),
-        Ok(_) => return Err(at(Problem::Template, 0, first_line)),
-        Err(error) => return Err(at(Problem::Syntax { message: error.to_string(), help: None }, 0, first_line)),
+        Ok(_) => return Err(whole(Problem::Template)),
+        Err(error) => return Err(whole(Problem::Syntax { message: error.to_string(), help: None })),
     };
-    let approval = ApprovalUse::of(&tree);
     let effect = match policy.effect() {
         cedar_policy::Effect::Permit => Effect::Permit,
         cedar_policy::Effect::Forbid => Effect::Forbid,
     };
-    if !approval.fits(tree.effect) {
-        let word = match effect {
-            Effect::Permit => "permit",
-            Effect::Forbid => "forbid",
-        };
-        return Err(at(Problem::ApprovalInverted(word), 0, first_line));
-    }
-    if let Some(subject) = subject_lint::fixed_subject(&tree) {
-        return Err(at(Problem::FixedSubject(capped(&subject)), 0, first_line));
-    }
-    if let Some((name, reason)) = literal_lint::impossible_name(&policy) {
-        return Err(at(Problem::ImpossibleName { name: capped(&name), reason }, 0, first_line));
-    }
+    lint(&policy, &tree, effect).map_err(whole)?;
     let annotation = |name: &str| policy.annotation(name).filter(|text| !text.is_empty()).map(str::to_owned);
     Ok(LoadedPolicy {
         info: Arc::new(PolicyInfo {
             effect,
             layer: file.layer,
-            location: location(),
+            location: file.locate(statement.offset, first_line),
             why: annotation("why"),
             change: annotation("change"),
             id: id.clone(),
@@ -230,6 +211,33 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         tree,
         text: statement.text.to_owned(),
     })
+}
+
+/// The name of a policy, from its `@id`.
+fn name(file: &SourceFile, policy: &Policy) -> Result<PolicyId, Problem> {
+    let id = match policy.annotation("id") {
+        None | Some("") => return Err(Problem::MissingId),
+        Some(id) => PolicyId::parse(id).map_err(Problem::BadId)?,
+    };
+    // A name that only looks like one of the baseline's would mislead whoever reads a reason.
+    if file.layer == Layer::Operator && id.as_str().to_ascii_lowercase().starts_with("baseline.") {
+        return Err(Problem::ReservedId(id));
+    }
+    Ok(id)
+}
+
+/// Refuses what validates and still cannot be meant.
+fn lint(policy: &Policy, tree: &pst::Template, effect: Effect) -> Result<(), Problem> {
+    if !ApprovalUse::of(tree).fits(tree.effect) {
+        return Err(Problem::ApprovalInverted(effect));
+    }
+    if let Some(subject) = subject_lint::fixed_subject(tree) {
+        return Err(Problem::FixedSubject(capped(&subject)));
+    }
+    if let Some((name, reason)) = literal_lint::impossible_name(policy) {
+        return Err(Problem::ImpossibleName { name: capped(&name), reason });
+    }
+    Ok(())
 }
 
 /// Refuses policies whose depth would test a stack: nested brackets, nested `if`s, long chains of operators.
