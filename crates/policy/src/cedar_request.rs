@@ -2,7 +2,7 @@
 //! Only what the policies of a slice can look at is built; see [`Demands`].
 //!
 //! Guarantees: what is built here conforms to the schema (a property test holds it to that), so requests need no validation at
-//! run time. Hierarchies come from the ids themselves: a path is in its directories, a host in its domains, a tool in its group.
+//! run time. Hierarchies come from the ids themselves: a path is in its directories, a host in its domains, a tool in its groups.
 
 use std::collections::HashMap;
 

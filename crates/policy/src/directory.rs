@@ -1,8 +1,8 @@
 //! Reads policy files.
 //!
-//! Guarantees: only regular files are opened (a pipe cannot block, a device is not read), none larger than [`MAX_FILE_SIZE`], and no more than
-//! [`MAX_TOTAL_SIZE`] at once; every
-//! file that cannot be used is reported with its name and what to do. Does not: recurse, or read files that do not end in `.cedar`.
+//! Guarantees: only regular files are opened (a pipe cannot block, a device is not read), none larger than [`MAX_FILE_SIZE`], and no
+//! more than [`MAX_TOTAL_SIZE`] at once; every file that cannot be used is reported with its name and what to do. Does not: recurse,
+//! or read files that do not end in `.cedar`.
 
 use std::{
     fs::{self, File, Metadata},
@@ -19,12 +19,14 @@ use crate::{
 };
 
 impl Engine {
-    /// Puts the policies of a directory in force, all at once. On any error the old set stays in force.
+    /// Puts the policies of a directory in force beside others, such as a preset, all at once. On any error the old set stays in
+    /// force.
     ///
     /// # Errors
     /// With everything that is wrong, if anything is.
-    pub fn reload_directory(&self, directory: &Path) -> Result<Arc<Snapshot>, LoadError> {
-        self.reload(&read_policies(directory)?)
+    pub fn reload_directory(&self, beside: &[SourceFile], directory: &Path) -> Result<Arc<Snapshot>, LoadError> {
+        let own = read_policies(directory)?;
+        self.reload(&[beside, &own].concat())
     }
 }
 
@@ -122,6 +124,7 @@ fn describe(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baseline::Preset;
 
     const GOOD: &str = "@id(\"good\") permit (principal, action == Palyra::Action::\"fs.read\", resource);\n";
 
@@ -168,7 +171,10 @@ mod tests {
         let file = directory.path().join("rules.cedar");
         fs::write(&file, GOOD).unwrap();
         let engine = Engine::new(&[]).unwrap();
-        let good = engine.reload_directory(directory.path()).unwrap().digest();
+        let preset = [Preset::Cautious.source()];
+        let good = engine.reload_directory(&preset, directory.path()).unwrap().digest();
+        let in_force = |id: &str| engine.snapshot().policies().any(|policy| policy.id.as_str() == id);
+        assert!(in_force("good") && in_force("cautious.write"), "own rules stand beside the preset");
         for bad in [
             "permit (principal",
             "@id(\"x\") permit (principal, action, resource) when { context.nonsense };",
@@ -177,13 +183,13 @@ mod tests {
             "@id(\"x\") permit (principal == Palyra::Robot::\"r\", action, resource);",
         ] {
             fs::write(&file, bad).unwrap();
-            let error = engine.reload_directory(directory.path()).unwrap_err();
+            let error = engine.reload_directory(&preset, directory.path()).unwrap_err();
             assert!(!error.findings.is_empty(), "{bad}");
             assert_eq!(engine.snapshot().digest(), good, "{bad}");
         }
         fs::remove_file(&file).unwrap();
         fs::remove_dir(directory.path()).unwrap();
-        assert_eq!(problems(&engine.reload_directory(directory.path()).unwrap_err()), [("unreadable", 1)]);
+        assert_eq!(problems(&engine.reload_directory(&preset, directory.path()).unwrap_err()), [("unreadable", 1)]);
         assert_eq!(engine.snapshot().digest(), good);
     }
 }

@@ -23,7 +23,6 @@ use crate::{
     problem::LoadError,
     request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch},
     set::Snapshot,
-    slice::Slice,
     source::SourceFile,
 };
 
@@ -106,6 +105,7 @@ impl Snapshot {
         self.decide_part(request, context, config, &ProcessFacts::default())
     }
 
+    /// Decides one part of a call; `process` is what was read off the call's process, shared by its parts.
     pub(crate) fn decide_part(
         &self,
         request: &PolicyRequest,
@@ -113,10 +113,11 @@ impl Snapshot {
         config: &PolicyEvaluationConfig,
         process: &ProcessFacts,
     ) -> Decision {
-        match CedarRequest::new(&self.vocabulary, request, context, config, process) {
-            Ok(cedar) => self.decide_cedar(&cedar),
-            Err(error) => self.decision(Verdict::Deny, Cause::Malformed { error }),
-        }
+        let cedar = CedarRequest::new(&self.vocabulary, request, context, config, process);
+        let (verdict, cause) = cedar
+            .and_then(|cedar| self.evaluate(&cedar))
+            .unwrap_or_else(|error| (Verdict::Deny, Cause::Malformed { error }));
+        Decision { verdict, cause, policy_set: self.digest() }
     }
 
     /// Decides a whole call: every part on its own, the strictest wins.
@@ -139,15 +140,8 @@ impl Snapshot {
         CallDecision { verdict, parts }
     }
 
-    pub(crate) fn decide_cedar(&self, request: &CedarRequest<'_>) -> Decision {
+    fn evaluate(&self, request: &CedarRequest<'_>) -> Result<(Verdict, Cause), RequestError> {
         let slice = self.index.slice(request, |position| self.entry(position));
-        match self.evaluate(request, &slice) {
-            Ok((verdict, cause)) => self.decision(verdict, cause),
-            Err(error) => self.decision(Verdict::Deny, Cause::Malformed { error }),
-        }
-    }
-
-    fn evaluate(&self, request: &CedarRequest<'_>, slice: &Slice) -> Result<(Verdict, Cause), RequestError> {
         let entities = request.entities(slice.demands)?;
         let context = request.context(slice.demands)?;
         let answer = |approved: bool| -> Result<Answer, RequestError> {
@@ -177,6 +171,7 @@ impl Snapshot {
         let mut failures: Vec<_> = response
             .diagnostics()
             .errors()
+            // INVARIANT: a slice holds policies of this snapshot only, so every id is known and no failure is lost here.
             .filter_map(|error| {
                 let cedar_policy::AuthorizationError::PolicyEvaluationError(failure) = error;
                 let policy = Arc::clone(self.info(failure.policy_id())?);
@@ -185,10 +180,6 @@ impl Snapshot {
             .collect();
         failures.sort_unstable_by(|a, b| a.policy.id.cmp(&b.policy.id));
         failures
-    }
-
-    const fn decision(&self, verdict: Verdict, cause: Cause) -> Decision {
-        Decision { verdict, cause, policy_set: self.digest() }
     }
 }
 

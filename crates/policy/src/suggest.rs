@@ -1,8 +1,9 @@
 //! Writes the smallest rule that permits exactly one request.
 //!
 //! Guarantees: the rule is valid Cedar, passes strict validation, and was tried: added to the set it permits the request without
-//! asking. It names who and for whom, what, by which channel, tool and skill, the exact command and where it starts, the workspace, the
-//! tier, the egress mode and the port, and asks for the absence of each that the request has not; it does not name what changes from call to call (session, run, device, token, time), or it would never match again.
+//! asking. It names who and for whom, what, by which channel, tool and skill, the exact command and where it starts, the workspace,
+//! the tier, the egress mode and the port, and asks for the absence of each that the request lacks. It does not name what changes from
+//! call to call (session, run, device, token, time), or it would never match again.
 
 use cedar_policy::{Authorizer, EntityUid, Policy, PolicySet};
 use palyra_types::{Action, Resource, Sha256Digest, visible::is_hidden};
