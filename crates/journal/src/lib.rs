@@ -1,0 +1,1 @@
+//! The append-only, hash-chained, signed record of everything that was decided and done.

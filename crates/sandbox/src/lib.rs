@@ -1,0 +1,1 @@
+//! Runs plans: tier B (limits) and, on Linux, everything below it that touches the kernel.
