@@ -1,1 +1,33 @@
 //! The append-only, hash-chained, signed record of everything that was decided and done.
+//!
+//! Guarantees: what was acknowledged survives `kill -9` and a power cut; nothing that was written can be changed, removed, reordered or
+//! cut off without verification telling, and naming the first bad record; what was said can be erased while the chain stays whole.
+//! Does not: decide anything, or know what a call is. The gate writes; everybody may verify.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | what a record is | [`record`], [`body`], [`mask`] |
+//! | the seam that other stores implement | [`store`] |
+//! | the state that goes with the records | [`state`] |
+//! | the SQLite journal and its group commit | [`sqlite`] |
+//! | the tree, checkpoints and signatures | [`tree`], [`checkpoint`], [`key`] |
+//! | what can be wrong with the disk | [`trouble`] |
+
+pub mod body;
+pub mod checkpoint;
+pub mod key;
+pub mod mask;
+pub mod record;
+pub mod sqlite;
+pub mod state;
+pub mod store;
+pub mod tree;
+pub mod trouble;
+
+pub use body::Body;
+pub use checkpoint::Checkpoint;
+pub use key::{JournalKey, VerifyKey};
+pub use record::{NewRecord, Record, RecordKind, StoredRecord, Subject};
+pub use sqlite::SqliteJournal;
+pub use store::{CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction};
+pub use trouble::Trouble;

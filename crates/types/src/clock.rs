@@ -3,6 +3,7 @@
 use std::{
     fmt,
     str::FromStr,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -66,15 +67,53 @@ pub struct TimestampError {
     pub text: String,
 }
 
+/// How long the machine has been up, sleep included, and which start of it is meant.
+///
+/// Unlike the wall clock nobody can set it, but it says nothing across a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootTime {
+    /// Names one start of the machine.
+    pub boot: u128,
+    /// Milliseconds since then.
+    pub millis: u64,
+}
+
 /// Something that knows what time it is.
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Timestamp;
+
+    /// The time since the machine started.
+    fn boot(&self) -> BootTime;
 }
 
 /// The machine's own clock. The one place that reads it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemClock;
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock {
+    boot: u128,
+}
+
+impl SystemClock {
+    /// The machine's clock. Where the kernel does not name its starts, each clock counts as a start of its own, so what must end with a
+    /// restart of the machine ends with a restart of the program.
+    #[must_use]
+    pub fn new() -> Self {
+        let named = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let boot = named.and_then(|id| u128::from_str_radix(&id.trim().replace('-', ""), 16).ok());
+        let unnamed = || {
+            let mut bytes = [0; 16];
+            let _ = getrandom::fill(&mut bytes);
+            u128::from_le_bytes(bytes)
+        };
+        Self { boot: boot.unwrap_or_else(unnamed) }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
@@ -86,15 +125,55 @@ impl Clock for SystemClock {
         };
         Timestamp(millis)
     }
+
+    fn boot(&self) -> BootTime {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(since.tv_sec).unwrap_or_default();
+        let millis = u64::try_from(since.tv_nsec / 1_000_000).unwrap_or_default();
+        BootTime { boot: self.boot, millis: seconds.saturating_mul(1000).saturating_add(millis) }
+    }
 }
 
-/// A clock that stands still, for tests and for policy test files.
-#[derive(Debug, Clone, Copy)]
-pub struct FixedClock(pub Timestamp);
+/// A clock that moves when it is told to, for tests. Its wall clock can be set either way; its boot clock only runs on.
+#[derive(Debug)]
+pub struct ManualClock {
+    wall: AtomicI64,
+    boot: AtomicU64,
+    since: AtomicU64,
+}
 
-impl Clock for FixedClock {
+impl ManualClock {
+    /// A clock that stands at this time, an hour after the machine started.
+    #[must_use]
+    pub const fn at(time: Timestamp) -> Self {
+        Self { wall: AtomicI64::new(time.0), boot: AtomicU64::new(1), since: AtomicU64::new(3_600_000) }
+    }
+
+    /// Lets time pass on both clocks.
+    pub fn advance(&self, millis: u32) {
+        self.wall.fetch_add(i64::from(millis), Ordering::SeqCst);
+        self.since.fetch_add(u64::from(millis), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock, forwards or backwards; no time passes.
+    pub fn set_wall(&self, time: Timestamp) {
+        self.wall.store(time.0, Ordering::SeqCst);
+    }
+
+    /// Restarts the machine.
+    pub fn reboot(&self) {
+        self.boot.fetch_add(1, Ordering::SeqCst);
+        self.since.store(1_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        self.0
+        Timestamp(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn boot(&self) -> BootTime {
+        BootTime { boot: self.boot.load(Ordering::SeqCst).into(), millis: self.since.load(Ordering::SeqCst) }
     }
 }
 
@@ -108,5 +187,20 @@ mod tests {
         assert_eq!(time.to_string(), "2026-03-02T09:30:00.250Z");
         assert_eq!(Timestamp::parse(&time.to_string()), Ok(time));
         assert!(Timestamp::parse("yesterday").is_err());
+    }
+
+    #[test]
+    fn two_clocks_of_one_machine_agree_about_its_start() {
+        let (one, other) = (SystemClock::new(), SystemClock::new());
+        assert_eq!(one.boot().boot, other.boot().boot);
+        assert!(other.boot().millis >= one.boot().millis);
+    }
+
+    #[test]
+    fn setting_the_wall_clock_does_not_move_the_boot_clock() {
+        let clock = ManualClock::at(Timestamp(1_000_000));
+        let before = clock.boot();
+        clock.set_wall(Timestamp(5));
+        assert_eq!((clock.now(), clock.boot()), (Timestamp(5), before));
     }
 }

@@ -33,6 +33,24 @@ impl Sha256Digest {
         &self.0
     }
 
+    /// A digest that somebody else made.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 64 digits. Records are written by the hundred thousand, so this does not go through formatting.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 15));
+        }
+        text
+    }
+
     /// Reads 64 lower-case hexadecimal digits.
     ///
     /// # Errors
@@ -57,7 +75,7 @@ impl Sha256Digest {
 
 impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.pad(&self.to_hex())
     }
 }
 

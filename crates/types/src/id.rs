@@ -7,7 +7,11 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ulid::Ulid;
 
-use crate::{clock::Timestamp, visible::visible};
+use crate::{
+    clock::Timestamp,
+    entropy::{Entropy, NoEntropy},
+    visible::visible,
+};
 
 /// Why an id was refused: it is not 26 characters of Crockford's base 32.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +34,16 @@ macro_rules! ids {
             #[must_use]
             pub fn from_parts(time: Timestamp, random: u128) -> Self {
                 Self(Ulid::from_parts(time.unix_millis().unsigned_abs(), random))
+            }
+
+            /// Makes an id at a time, with randomness of its own.
+            ///
+            /// # Errors
+            /// When there is no randomness to be had.
+            pub fn generate(time: Timestamp, entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
+                let mut random = [0; 16];
+                entropy.fill(&mut random)?;
+                Ok(Self::from_parts(time, u128::from_le_bytes(random)))
             }
 
             /// Reads an id in its canonical, upper-case spelling.
@@ -74,6 +88,10 @@ ids! {
     CallId = "call id";
     /// One question to a person.
     ApprovalId = "approval id";
+    /// One statement about what an execution did.
+    AttestationId = "attestation id";
+    /// One daemon, which keeps one chain of records.
+    NodeId = "node id";
 }
 
 #[cfg(test)]

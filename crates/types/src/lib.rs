@@ -14,13 +14,14 @@
 //! | what is run | [`process`] |
 //! | paths and hosts | [`path`], [`host`] |
 //! | text that is safe to show to a person | [`visible`] |
-//! | time | [`clock`] |
+//! | time and randomness | [`clock`], [`entropy`] |
 //! | where the state directory is | [`home`] |
 //! | digests | [`digest`] |
 
 pub mod action;
 pub mod clock;
 pub mod digest;
+pub mod entropy;
 pub mod home;
 pub mod host;
 pub mod id;
@@ -37,6 +38,7 @@ pub mod word;
 pub use action::Action;
 pub use clock::{Clock, Timestamp};
 pub use digest::Sha256Digest;
+pub use entropy::Entropy;
 pub use home::StateHome;
 pub use host::HostName;
 pub use name::{

@@ -1,0 +1,252 @@
+//! One record of the chain: a small header in canonical form that commits to a body.
+//!
+//! Guarantees: a record has one spelling (canonical JSON, keys sorted, no spaces), so its hash has one value; the hash is the leaf hash of
+//! RFC 6962, which links the chain and fills the Merkle tree alike; the header names ids and nothing that could be secret.
+//! Does not: hold what was said or done. That is the erasable [`Body`](crate::body::Body).
+
+use palyra_types::{
+    Sha256Digest, Timestamp,
+    id::{ApprovalId, CallId, RunId, SessionId},
+    word::words,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{body::Body, tree::leaf_hash};
+
+words! {
+    /// What a record is about.
+    pub enum RecordKind ("kind of record") {
+        /// The first record of a chain: its origin and its key.
+        JournalCreated = "journal.created",
+        /// Writing works again after it did not.
+        JournalRecovered = "journal.recovered",
+        /// Bodies were erased.
+        JournalErased = "journal.erased",
+        /// Older records were moved into a sealed segment.
+        JournalSealed = "journal.sealed",
+        /// A sealed segment was deleted to keep within the configured size.
+        JournalDropped = "journal.dropped",
+        /// A daemon started.
+        DaemonStarted = "daemon.started",
+        /// A daemon stopped in good order.
+        DaemonStopped = "daemon.stopped",
+        /// A call was proposed.
+        ToolProposed = "tool.proposed",
+        /// A call was allowed, asks or was refused.
+        ToolDecided = "tool.decided",
+        /// A person was asked.
+        ApprovalRequested = "approval.requested",
+        /// A question was answered, ran out or was withdrawn.
+        ApprovalResolved = "approval.resolved",
+        /// A call is about to run. Written before it does.
+        ToolStarted = "tool.started",
+        /// What a call did.
+        ToolAttested = "tool.attested",
+        /// A run was opened.
+        RunOpened = "run.opened",
+        /// A standing approval was ended.
+        GrantEnded = "grant.ended",
+        /// A tool's posture was set.
+        PostureSet = "posture.set",
+        /// A policy set came into force, or was refused.
+        PolicyReloaded = "policy.reloaded",
+        /// A presence PIN was given, rightly or wrongly.
+        PresenceChecked = "presence.checked",
+    }
+}
+
+/// What a record belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// The call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// The question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalId>,
+}
+
+/// A record on its way to the journal, which gives it its number and links it.
+#[derive(Debug)]
+pub struct NewRecord {
+    /// What it is about.
+    pub kind: RecordKind,
+    /// What it belongs to.
+    pub subject: Subject,
+    /// When it happened.
+    pub time: Timestamp,
+    /// What it says.
+    pub body: Body,
+}
+
+/// The header of a record in the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The version of this form.
+    v: u8,
+    /// Its number; the first is 0. It is the index of its leaf in the tree, too.
+    pub seq: u64,
+    /// When it happened, in milliseconds since 1970.
+    time: i64,
+    /// What it is about.
+    pub kind: RecordKind,
+    /// The hash of the record before it. The first has the hash of the journal's origin.
+    pub prev: Sha256Digest,
+    /// What the body must hash to, salted.
+    pub body: Sha256Digest,
+    session: Option<SessionId>,
+    run: Option<RunId>,
+    call: Option<CallId>,
+    approval: Option<ApprovalId>,
+}
+
+impl Record {
+    pub(crate) fn link(new: &NewRecord, seq: u64, prev: Sha256Digest) -> Self {
+        let Subject { session, run, call, approval } = new.subject;
+        let time = new.time.unix_millis();
+        Self { v: VERSION, seq, time, kind: new.kind, prev, body: new.body.commitment(), session, run, call, approval }
+    }
+
+    /// Reads a record in its canonical spelling.
+    ///
+    /// # Errors
+    /// When the text is no record, or spells it otherwise.
+    pub fn parse(text: &str) -> Result<Self, RecordError> {
+        let record: Self = serde_json::from_str(text).map_err(|_| RecordError::Unreadable)?;
+        if record.v != VERSION {
+            return Err(RecordError::Version(record.v));
+        }
+        if record.canonical() == text { Ok(record) } else { Err(RecordError::NotCanonical) }
+    }
+
+    /// Canonical JSON (RFC 8785). Every value is a number or plain ASCII, so nothing needs escaping, and the keys stand sorted.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let mut text = String::with_capacity(384);
+        text.push('{');
+        let mut id = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                text.push_str(key);
+                text.push_str(&value);
+                text.push_str("\",");
+            }
+        };
+        id("\"approval\":\"", self.approval.map(|id| id.to_string()));
+        id("\"body\":\"", Some(self.body.to_hex()));
+        id("\"call\":\"", self.call.map(|id| id.to_string()));
+        id("\"kind\":\"", Some(self.kind.as_str().to_owned()));
+        id("\"prev\":\"", Some(self.prev.to_hex()));
+        id("\"run\":\"", self.run.map(|id| id.to_string()));
+        text.push_str("\"seq\":");
+        text.push_str(&self.seq.to_string());
+        text.push(',');
+        if let Some(session) = self.session {
+            text.push_str("\"session\":\"");
+            text.push_str(&session.to_string());
+            text.push_str("\",");
+        }
+        text.push_str("\"time\":");
+        text.push_str(&self.time.to_string());
+        text.push_str(",\"v\":1}");
+        text
+    }
+
+    /// When it happened.
+    #[must_use]
+    pub const fn time(&self) -> Timestamp {
+        Timestamp::from_unix_millis(self.time)
+    }
+
+    /// What it belongs to.
+    #[must_use]
+    pub const fn subject(&self) -> Subject {
+        Subject { session: self.session, run: self.run, call: self.call, approval: self.approval }
+    }
+
+    /// The hash of a record in its canonical spelling.
+    #[must_use]
+    pub fn hash(canonical: &str) -> Sha256Digest {
+        leaf_hash(canonical.as_bytes())
+    }
+}
+
+/// A record as it is kept: its header, its hash, and its body unless that was erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// The header.
+    pub record: Record,
+    /// The hash of the header.
+    pub hash: Sha256Digest,
+    /// The body, as canonical JSON. `None` once it was erased.
+    pub body: Option<String>,
+}
+
+/// The hash that stands before the first record of a journal, so that a chain cannot be passed off as another's.
+#[must_use]
+pub fn genesis(origin: &str) -> Sha256Digest {
+    Sha256Digest::of_fields([b"palyra journal".as_slice(), origin.as_bytes()])
+}
+
+/// Why a text is no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Not the JSON of a record.
+    #[error("it is not a record")]
+    Unreadable,
+    /// A record of another version.
+    #[error("it is a record of version {0}, and this program reads version {VERSION}")]
+    Version(u8),
+    /// The same record, spelt in another way.
+    #[error("it is not in canonical form")]
+    NotCanonical,
+}
+
+const VERSION: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use palyra_types::entropy::SeededEntropy;
+
+    use super::*;
+
+    fn record(subject: Subject) -> Record {
+        let body = Body::new("{\"a\":1}".to_owned(), &SeededEntropy::new(1)).unwrap();
+        let new = NewRecord { kind: RecordKind::ToolStarted, subject, time: Timestamp::from_unix_millis(1_000), body };
+        Record::link(&new, 7, genesis("palyra.local/x"))
+    }
+
+    #[test]
+    fn a_record_reads_back_and_is_canonical_json() {
+        let id = |n| (Timestamp::from_unix_millis(n), u128::from(n.unsigned_abs()));
+        let subject = Subject {
+            session: Some(SessionId::from_parts(id(1).0, id(1).1)),
+            run: Some(RunId::from_parts(id(2).0, id(2).1)),
+            call: Some(CallId::from_parts(id(3).0, id(3).1)),
+            approval: Some(ApprovalId::from_parts(id(4).0, id(4).1)),
+        };
+        for subject in [Subject::default(), subject] {
+            let record = record(subject);
+            let text = record.canonical();
+            assert_eq!(Record::parse(&text).as_ref(), Ok(&record));
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            // serde_json keeps object keys sorted, so writing it again is the canonical form for such plain values.
+            assert_eq!(serde_json::to_string(&value).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_record_is_refused() {
+        let text = record(Subject::default()).canonical();
+        assert_eq!(Record::parse(&text.replace(",\"seq\"", ", \"seq\"")), Err(RecordError::NotCanonical));
+        assert_eq!(Record::parse(&text.replace("\"v\":1", "\"v\":2")), Err(RecordError::Version(2)));
+        assert_eq!(Record::parse(&text.replace("\"v\":1", "\"v\":1,\"x\":1")), Err(RecordError::Unreadable));
+        assert_eq!(Record::parse(&text.replace("\"seq\":7", "\"seq\":7.0")), Err(RecordError::Unreadable));
+    }
+}

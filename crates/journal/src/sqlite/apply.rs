@@ -1,0 +1,228 @@
+//! Applies the changes of a transaction to the tables, each only if it finds what it expects.
+//!
+//! Guarantees: a change that does not find what it expects changes nothing and says what it found.
+
+use palyra_types::id::{ApprovalId, CallId, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows;
+use crate::{
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, GrantRow, PostureRow, RunRow},
+    trouble::Trouble,
+};
+
+/// What stops a change.
+pub(super) enum Stop {
+    Conflict(Conflict),
+    Trouble(Trouble),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
+impl From<Conflict> for Stop {
+    fn from(conflict: Conflict) -> Self {
+        Self::Conflict(conflict)
+    }
+}
+
+/// The numbers that the records of a transaction will have.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+/// Applies one change.
+pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Result<(), Stop> {
+    match change {
+        Change::AddCall(row) => add_call(connection, row, span),
+        Change::MoveCall { call, from, to } => move_call(connection, *call, (*from, *to), span),
+        Change::AddApproval { row, most, most_of_one } => add_approval(connection, row, *most, *most_of_one),
+        Change::MoveApproval { id, from, to, document } => {
+            move_approval(connection, *id, (*from, *to), document.as_deref())
+        }
+        Change::AddGrant(row) => add_grant(connection, row),
+        Change::UseGrant(id) => {
+            change_grant(connection, *id, "UPDATE grants SET uses = uses + 1 WHERE id = ?1 AND ended = 0")
+        }
+        Change::EndGrant(id) => {
+            change_grant(connection, *id, "UPDATE grants SET ended = 1 WHERE id = ?1 AND ended = 0")
+        }
+        Change::AddRun(row) => add_run(connection, row),
+        Change::Reserve { run, amount } => reserve(connection, *run, *amount),
+        Change::Settle { run, reserved, used } => settle(connection, *run, *reserved, *used),
+        Change::SetPosture { row, remove } => set_posture(connection, row, *remove),
+    }
+}
+
+fn add_call(connection: &Connection, row: &CallRow, span: Span) -> Result<(), Stop> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO calls (call, session, run, waiting, state, first_seq, last_seq, document) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    let added = insert.execute(params![
+        row.call.to_string(),
+        row.session.to_string(),
+        row.run.to_string(),
+        row.waiting.as_str(),
+        row.state.as_str(),
+        number(span.first),
+        number(span.last),
+        row.document,
+    ])?;
+    if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
+}
+
+fn move_call(
+    connection: &Connection,
+    call: CallId,
+    (from, to): (CallState, CallState),
+    span: Span,
+) -> Result<(), Stop> {
+    let mut update =
+        connection.prepare_cached("UPDATE calls SET state = ?3, last_seq = ?4 WHERE call = ?1 AND state = ?2")?;
+    let id = call.to_string();
+    if update.execute(params![id, from.as_str(), to.as_str(), number(span.last)])? == 1 {
+        return Ok(());
+    }
+    let mut select = connection.prepare_cached("SELECT state FROM calls WHERE call = ?1")?;
+    let state = select.query_row([id], |row| rows::word(row, 0, CallState::parse)).optional()?;
+    Err(state.map_or(Conflict::Missing, Conflict::Call).into())
+}
+
+fn add_approval(connection: &Connection, row: &ApprovalRow, most: u64, most_of_one: u64) -> Result<(), Stop> {
+    if row.state == ApprovalState::Pending {
+        within(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'", &[], (most, false))?;
+        let of_one = "SELECT count(*) FROM approvals WHERE state = 'pending' AND principal = ?1";
+        within(connection, of_one, &[row.principal.as_str()], (most_of_one, true))?;
+    }
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO approvals (id, call, session, principal, digest, state, document) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    let added = insert.execute(params![
+        row.id.to_string(),
+        row.call.to_string(),
+        row.session.to_string(),
+        row.principal,
+        row.digest.as_bytes(),
+        row.state.as_str(),
+        row.document,
+    ])?;
+    if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
+}
+
+/// Whether one more is within the limit. The counts are over small partial indexes.
+fn within(connection: &Connection, sql: &str, parameters: &[&str], (limit, of_one): (u64, bool)) -> Result<(), Stop> {
+    let mut count = connection.prepare_cached(sql)?;
+    let pending: i64 = count.query_row(rusqlite::params_from_iter(parameters), |row| row.get(0))?;
+    let pending = pending.unsigned_abs();
+    if pending < limit { Ok(()) } else { Err(Conflict::TooManyPending { pending, limit, of_one }.into()) }
+}
+
+fn move_approval(
+    connection: &Connection,
+    id: ApprovalId,
+    (from, to): (ApprovalState, ApprovalState),
+    document: Option<&str>,
+) -> Result<(), Stop> {
+    let id = id.to_string();
+    let moved = match document {
+        Some(document) => connection
+            .prepare_cached("UPDATE approvals SET state = ?3, document = ?4 WHERE id = ?1 AND state = ?2")?
+            .execute(params![id, from.as_str(), to.as_str(), document])?,
+        None => connection
+            .prepare_cached("UPDATE approvals SET state = ?3 WHERE id = ?1 AND state = ?2")?
+            .execute(params![id, from.as_str(), to.as_str()])?,
+    };
+    if moved == 1 {
+        return Ok(());
+    }
+    let mut select = connection.prepare_cached("SELECT state FROM approvals WHERE id = ?1")?;
+    let state = select.query_row([id], |row| rows::word(row, 0, ApprovalState::parse)).optional()?;
+    Err(state.map_or(Conflict::Missing, Conflict::Approval).into())
+}
+
+fn add_grant(connection: &Connection, row: &GrantRow) -> Result<(), Stop> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO grants (id, session, principal, tool, ended, uses, document) VALUES (?1, ?2, ?3, ?4, 0, 0, ?5)",
+    )?;
+    let added = insert.execute(params![
+        row.id.to_string(),
+        row.session.to_string(),
+        row.principal,
+        row.tool.as_str(),
+        row.document
+    ])?;
+    if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
+}
+
+fn change_grant(connection: &Connection, id: ApprovalId, sql: &str) -> Result<(), Stop> {
+    if connection.prepare_cached(sql)?.execute([id.to_string()])? == 1 {
+        return Ok(());
+    }
+    let mut select = connection.prepare_cached("SELECT 1 FROM grants WHERE id = ?1")?;
+    Err(if select.exists([id.to_string()])? { Conflict::GrantEnded } else { Conflict::Missing }.into())
+}
+
+fn add_run(connection: &Connection, row: &RunRow) -> Result<(), Stop> {
+    let mut insert = connection.prepare_cached(
+        "INSERT OR IGNORE INTO runs (run, session, principal, calls, wall_ms, output_bytes, most_calls, most_wall_ms, \
+         most_output_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    let added = insert.execute(params![
+        row.run.to_string(),
+        row.session.to_string(),
+        row.principal,
+        number(row.used.calls),
+        number(row.used.wall_ms),
+        number(row.used.output_bytes),
+        number(row.limits.calls),
+        number(row.limits.wall_ms),
+        number(row.limits.output_bytes),
+    ])?;
+    if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
+}
+
+fn reserve(connection: &Connection, run: RunId, amount: Charge) -> Result<(), Stop> {
+    let Some(row) = rows::run(connection, run)? else { return Err(Conflict::Missing.into()) };
+    let used = row.used.plus(amount);
+    if !used.is_within(row.limits) {
+        return Err(Conflict::OverBudget { limits: row.limits, used: row.used }.into());
+    }
+    set_used(connection, run, used)
+}
+
+fn settle(connection: &Connection, run: RunId, reserved: Charge, used: Charge) -> Result<(), Stop> {
+    let Some(row) = rows::run(connection, run)? else { return Err(Conflict::Missing.into()) };
+    set_used(connection, run, row.used.minus(reserved).plus(used))
+}
+
+fn set_used(connection: &Connection, run: RunId, used: Charge) -> Result<(), Stop> {
+    let mut update =
+        connection.prepare_cached("UPDATE runs SET calls = ?2, wall_ms = ?3, output_bytes = ?4 WHERE run = ?1")?;
+    update.execute(params![run.to_string(), number(used.calls), number(used.wall_ms), number(used.output_bytes)])?;
+    Ok(())
+}
+
+fn set_posture(connection: &Connection, row: &PostureRow, remove: bool) -> Result<(), Stop> {
+    let changed = if remove {
+        connection
+            .prepare_cached("DELETE FROM postures WHERE tool = ?1 AND layer = ?2 AND key = ?3")?
+            .execute(params![row.tool.as_str(), row.layer, row.key])?
+    } else {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO postures (tool, layer, key, posture) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![row.tool.as_str(), row.layer, row.key, row.posture.as_str()])?
+    };
+    if changed == 1 { Ok(()) } else { Err(Conflict::Missing.into()) }
+}
+
+/// SQLite's numbers are signed.
+pub(super) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,267 @@
+//! The journal in one SQLite database: a directory with the database, its keys and its lock.
+//!
+//! Guarantees: what [`JournalStore`](crate::store::JournalStore) promises; one process at a time; a database that is not the one that was
+//! signed last does not open.
+
+mod apply;
+mod head;
+mod rows;
+mod schema;
+mod writer;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
+    thread::JoinHandle,
+};
+
+use palyra_types::{
+    Clock, Entropy, Sha256Digest, ToolName,
+    id::{ApprovalId, CallId, NodeId, RunId, SessionId},
+};
+use rusqlite::{Connection, params};
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::{broadcast, oneshot};
+
+use self::{
+    apply::number,
+    head::Head,
+    schema::{open_for_reading, open_for_writing},
+    writer::{Job, Parts, SharedTrouble, Writer},
+};
+use crate::{
+    key::JournalKey,
+    record::StoredRecord,
+    state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
+    store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
+    trouble::Trouble,
+};
+
+/// The database in a journal's directory.
+pub const DATABASE_FILE: &str = "journal.db";
+
+const LOCK_FILE: &str = "lock";
+
+/// A journal in a directory of its own.
+pub struct SqliteJournal {
+    directory: PathBuf,
+    node: NodeId,
+    key: JournalKey,
+    jobs: mpsc::Sender<Job>,
+    events: broadcast::Sender<Arc<Vec<Event>>>,
+    trouble: SharedTrouble,
+    reader: Mutex<Connection>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Held as long as the journal is open.
+    _lock: File,
+}
+
+impl SqliteJournal {
+    /// Opens the journal of a directory, and makes it if there is none.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last.
+    pub fn open(directory: &Path, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Result<Self, Trouble> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(disk)?;
+        let lock = lock(directory)?;
+        let path = directory.join(DATABASE_FILE);
+        let key = key(directory, clock.as_ref(), entropy.as_ref())?;
+        let node = node(&key)?;
+        let connection = open_for_writing(&path)?;
+        let head = Head::load(&connection, key.public())?;
+        let is_new = head.tree.size() == 0;
+        let reader = Mutex::new(open_for_reading(&path)?);
+        let (events, _) = broadcast::channel(BACKLOG);
+        let trouble = Arc::new(RwLock::new(None));
+        let parts = Parts {
+            path,
+            node,
+            key: key.clone(),
+            clock,
+            entropy,
+            events: events.clone(),
+            trouble: Arc::clone(&trouble),
+        };
+        let mut writer = Writer::new(parts, connection, head);
+        if is_new {
+            writer.begin()?;
+        }
+        let (jobs, queue) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("palyra-journal".to_owned())
+            .spawn(move || writer.run(&queue))
+            .map_err(disk)?;
+        let writer = Mutex::new(Some(thread));
+        Ok(Self { directory: directory.to_owned(), node, key, jobs, events, trouble, reader, writer, _lock: lock })
+    }
+
+    /// Where the journal is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Later<'_, Result<T, ReadError>>
+    where
+        T: Send + 'static,
+    {
+        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = read(&connection).map_err(|error| ReadError(error.to_string()));
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+impl JournalStore for SqliteJournal {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn key(&self) -> &JournalKey {
+        &self.key
+    }
+
+    fn commit(&self, transaction: Transaction) -> Later<'_, Result<Committed, CommitError>> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.jobs.send(Job::Commit(transaction, reply));
+        Box::pin(async move {
+            sent.map_err(|_| Trouble::Closed)?;
+            answer.await.map_err(|_| Trouble::Closed)?
+        })
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.trouble.read().map_or(Some(Trouble::Closed), |trouble| trouble.clone())
+    }
+
+    fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>> {
+        self.events.subscribe()
+    }
+
+    fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
+        let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.read(|connection| rows::all(connection, &sql, params![number(from), most], rows::record))
+    }
+
+    fn checkpoint(&self) -> Later<'_, Result<String, ReadError>> {
+        self.read(|connection| connection.query_row("SELECT note FROM head", [], |row| row.get(0)))
+    }
+
+    fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {
+        let sql = format!("{} WHERE call = ?1", rows::CALL);
+        self.read(|connection| rows::one(connection, &sql, [id.to_string()], rows::call))
+    }
+
+    fn calls_in(&self, state: CallState) -> Later<'_, Result<Vec<CallRow>, ReadError>> {
+        // The partial index serves the two states that calls pass through; nobody lists the calls that ended.
+        let sql = format!("{} WHERE state = ?1 AND state <> 'ended' ORDER BY call", rows::CALL);
+        self.read(|connection| rows::all(connection, &sql, [state.as_str()], rows::call))
+    }
+
+    fn approval(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {
+        let sql = format!("{} WHERE id = ?1", rows::APPROVAL);
+        self.read(|connection| rows::one(connection, &sql, [id.to_string()], rows::approval))
+    }
+
+    fn approval_of(&self, call: CallId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {
+        let sql = format!("{} WHERE call = ?1 ORDER BY id DESC LIMIT 1", rows::APPROVAL);
+        self.read(|connection| rows::one(connection, &sql, [call.to_string()], rows::approval))
+    }
+
+    fn approvals_in(&self, query: ApprovalQuery) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>> {
+        let sql = format!("{} WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3", rows::APPROVAL);
+        let after = query.after.map(|id| id.to_string()).unwrap_or_default();
+        let most = i64::try_from(query.most).unwrap_or(i64::MAX);
+        let parameters = params![query.state.as_str(), after, most];
+        self.read(|connection| rows::all(connection, &sql, parameters, rows::approval))
+    }
+
+    fn pending_with(&self, digest: Sha256Digest) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>> {
+        let sql = format!("{} WHERE digest = ?1 AND state = 'pending' ORDER BY id", rows::APPROVAL);
+        self.read(|connection| rows::all(connection, &sql, [digest.as_bytes()], rows::approval))
+    }
+
+    fn grants_for(
+        &self,
+        session: SessionId,
+        principal: String,
+        tool: ToolName,
+    ) -> Later<'_, Result<Vec<GrantRow>, ReadError>> {
+        let sql =
+            format!("{} WHERE session = ?1 AND principal = ?2 AND tool = ?3 AND ended = 0 ORDER BY id", rows::GRANT);
+        let parameters = params![session.to_string(), principal, tool.as_str()];
+        self.read(|connection| rows::all(connection, &sql, parameters, rows::grant))
+    }
+
+    fn grants(&self) -> Later<'_, Result<Vec<GrantRow>, ReadError>> {
+        let sql = format!("{} WHERE ended = 0 ORDER BY id", rows::GRANT);
+        self.read(|connection| rows::all(connection, &sql, [], rows::grant))
+    }
+
+    fn run(&self, id: RunId) -> Later<'_, Result<Option<RunRow>, ReadError>> {
+        self.read(|connection| rows::run(connection, id))
+    }
+
+    fn postures(&self, tool: ToolName) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
+        let sql = "SELECT tool, layer, key, posture FROM postures WHERE tool = ?1 ORDER BY layer, key";
+        self.read(|connection| rows::all(connection, sql, [tool.as_str()], rows::posture))
+    }
+}
+
+impl Drop for SqliteJournal {
+    fn drop(&mut self) {
+        // What was handed over is still written; then the thread ends, and with it the use of the files.
+        let (done, _) = oneshot::channel();
+        let _ = self.jobs.send(Job::Close(done));
+        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for SqliteJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SqliteJournal({})", self.directory.display())
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, Trouble> {
+    let path = directory.join(LOCK_FILE);
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(disk)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Trouble::InUse(directory.to_owned())),
+        Err(error) => Err(disk(error.into())),
+    }
+}
+
+/// The key of the journal. Its name is the journal's origin and ends in the id of the node.
+fn key(directory: &Path, clock: &dyn Clock, entropy: &dyn Entropy) -> Result<JournalKey, Trouble> {
+    let node = NodeId::generate(clock.now(), entropy).map_err(|error| Trouble::Key(error.to_string()))?;
+    let made = JournalKey::load_or_create(directory, &format!("{ORIGIN}{node}"), entropy);
+    made.map_err(|error| Trouble::Key(error.to_string()))
+}
+
+fn node(key: &JournalKey) -> Result<NodeId, Trouble> {
+    let name = key.public().name();
+    let id = name.strip_prefix(ORIGIN).and_then(|id| NodeId::parse(id).ok());
+    id.ok_or_else(|| Trouble::Key(format!("its name `{name}` is not that of a journal")))
+}
+
+fn disk(error: std::io::Error) -> Trouble {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => Trouble::DiskFull,
+        std::io::ErrorKind::ReadOnlyFilesystem => Trouble::ReadOnly,
+        _ => Trouble::Disk(error.to_string()),
+    }
+}
+
+/// What the origin of every journal starts with.
+const ORIGIN: &str = "palyra.local/journal/";
+
+/// How many commits a subscriber may fall behind before it has to read again.
+const BACKLOG: usize = 4_096;

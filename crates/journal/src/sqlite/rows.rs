@@ -1,0 +1,130 @@
+//! Reads rows back into what they were.
+//!
+//! Guarantees: a row that does not parse is an error, never a default.
+
+use palyra_types::{
+    Posture, Sha256Digest, ToolName,
+    id::{ApprovalId, CallId, RunId, SessionId},
+};
+use rusqlite::{Connection, OptionalExtension, Params, Row, types::Type};
+
+use super::head::digest;
+use crate::{
+    record::{Record, StoredRecord},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, PostureRow, RunRow, Waiting},
+};
+
+pub(super) const CALL: &str = "SELECT call, session, run, waiting, state, first_seq, last_seq, document FROM calls";
+pub(super) const APPROVAL: &str = "SELECT id, call, session, principal, digest, state, document FROM approvals";
+pub(super) const GRANT: &str = "SELECT id, session, principal, tool, ended, uses, document FROM grants";
+pub(super) const RECORD: &str = "SELECT record, hash, body FROM records";
+
+/// All rows that a query gives.
+pub(super) fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare_cached(sql)?.query_map(parameters, read)?.collect()
+}
+
+/// The one row that a query gives, if it gives one.
+pub(super) fn one<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    connection.prepare_cached(sql)?.query_row(parameters, read).optional()
+}
+
+pub(super) fn call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
+    Ok(CallRow {
+        call: word(row, 0, CallId::parse)?,
+        session: word(row, 1, SessionId::parse)?,
+        run: word(row, 2, RunId::parse)?,
+        waiting: word(row, 3, Waiting::parse)?,
+        state: word(row, 4, CallState::parse)?,
+        first_seq: number(row, 5)?,
+        last_seq: number(row, 6)?,
+        document: row.get(7)?,
+    })
+}
+
+pub(super) fn approval(row: &Row<'_>) -> rusqlite::Result<ApprovalRow> {
+    Ok(ApprovalRow {
+        id: word(row, 0, ApprovalId::parse)?,
+        call: word(row, 1, CallId::parse)?,
+        session: word(row, 2, SessionId::parse)?,
+        principal: row.get(3)?,
+        digest: hash(row, 4)?,
+        state: word(row, 5, ApprovalState::parse)?,
+        document: row.get(6)?,
+    })
+}
+
+pub(super) fn grant(row: &Row<'_>) -> rusqlite::Result<GrantRow> {
+    Ok(GrantRow {
+        id: word(row, 0, ApprovalId::parse)?,
+        session: word(row, 1, SessionId::parse)?,
+        principal: row.get(2)?,
+        tool: word(row, 3, ToolName::parse)?,
+        ended: row.get(4)?,
+        uses: number(row, 5)?,
+        document: row.get(6)?,
+    })
+}
+
+pub(super) fn run(connection: &Connection, id: RunId) -> rusqlite::Result<Option<RunRow>> {
+    let sql = "SELECT session, principal, calls, wall_ms, output_bytes, most_calls, most_wall_ms, most_output_bytes \
+               FROM runs WHERE run = ?1";
+    one(connection, sql, [id.to_string()], |row| {
+        let charge = |first| {
+            Ok::<_, rusqlite::Error>(Charge {
+                calls: number(row, first)?,
+                wall_ms: number(row, first + 1)?,
+                output_bytes: number(row, first + 2)?,
+            })
+        };
+        let (used, limits) = (charge(2)?, charge(5)?);
+        Ok(RunRow { run: id, session: word(row, 0, SessionId::parse)?, principal: row.get(1)?, limits, used })
+    })
+}
+
+pub(super) fn posture(row: &Row<'_>) -> rusqlite::Result<PostureRow> {
+    Ok(PostureRow {
+        tool: word(row, 0, ToolName::parse)?,
+        layer: row.get(1)?,
+        key: row.get(2)?,
+        posture: word(row, 3, Posture::parse)?,
+    })
+}
+
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
+    Ok(StoredRecord { record: word(row, 0, Record::parse)?, hash: hash(row, 1)?, body: row.get(2)? })
+}
+
+/// A column that holds text of a type of its own.
+pub(super) fn word<T, E: std::error::Error + Send + Sync + 'static>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
+    parse(text).map_err(|error| unreadable(column, Type::Text, error))
+}
+
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|error| unreadable(column, Type::Integer, error))
+}
+
+fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<Sha256Digest> {
+    let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
+    digest(bytes).map_err(|error| unreadable(column, Type::Blob, error))
+}
+
+fn unreadable(column: usize, kind: Type, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, kind, Box::new(error))
+}

@@ -1,0 +1,114 @@
+//! The tables, and how a connection is set up to keep them.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Opens the database for writing, and makes it if there is none.
+pub(super) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    // FULL syncs the write-ahead log at every commit: what is acknowledged survives a power cut.
+    connection.pragma_update(None, "synchronous", "full")?;
+    // What is erased is overwritten, not only unlinked.
+    connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
+    connection.pragma_update(None, "foreign_keys", "off")?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == 0 {
+        connection.execute_batch(TABLES)?;
+    }
+    Ok(connection)
+}
+
+/// Opens the database for reading only.
+pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// How far the write-ahead log grows before it is worked into the database: 16 MiB.
+const WAL_PAGES: i64 = 4_000;
+
+/// All in one transaction, so that a database is there whole or not at all. Ids are ULIDs, so indexes over them grow at their end.
+const TABLES: &str = "
+BEGIN;
+CREATE TABLE records (
+    seq    INTEGER PRIMARY KEY,
+    record TEXT NOT NULL,
+    hash   BLOB NOT NULL,
+    salt   BLOB,
+    body   TEXT
+) STRICT;
+CREATE TABLE tiles (
+    place  INTEGER PRIMARY KEY,  -- level * 2^56 + index
+    root   BLOB NOT NULL,
+    hashes BLOB NOT NULL
+) STRICT;
+CREATE TABLE head (
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    note TEXT NOT NULL
+) STRICT;
+CREATE TABLE calls (
+    call      TEXT PRIMARY KEY,
+    session   TEXT NOT NULL,
+    run       TEXT NOT NULL,
+    waiting   TEXT NOT NULL,
+    state     TEXT NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    document  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX calls_open ON calls (state, call) WHERE state <> 'ended';
+CREATE TABLE approvals (
+    id        TEXT PRIMARY KEY,
+    call      TEXT NOT NULL,
+    session   TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    digest    BLOB NOT NULL,
+    state     TEXT NOT NULL,
+    document  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_call ON approvals (call);
+CREATE INDEX approvals_open ON approvals (state, id) WHERE state IN ('pending', 'approved');
+CREATE INDEX approvals_digest ON approvals (digest) WHERE state = 'pending';
+CREATE INDEX approvals_principal ON approvals (principal) WHERE state = 'pending';
+CREATE TABLE grants (
+    id        TEXT PRIMARY KEY,
+    session   TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    tool      TEXT NOT NULL,
+    ended     INTEGER NOT NULL,
+    uses      INTEGER NOT NULL,
+    document  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_open ON grants (session, principal, tool) WHERE ended = 0;
+CREATE TABLE runs (
+    run          TEXT PRIMARY KEY,
+    session      TEXT NOT NULL,
+    principal    TEXT NOT NULL,
+    calls        INTEGER NOT NULL,
+    wall_ms      INTEGER NOT NULL,
+    output_bytes INTEGER NOT NULL,
+    most_calls        INTEGER NOT NULL,
+    most_wall_ms      INTEGER NOT NULL,
+    most_output_bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE postures (
+    tool    TEXT NOT NULL,
+    layer   TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    posture TEXT NOT NULL,
+    PRIMARY KEY (tool, layer, key)
+) STRICT, WITHOUT ROWID;
+PRAGMA application_id = 1346460481;
+PRAGMA user_version = 1;
+COMMIT;
+";

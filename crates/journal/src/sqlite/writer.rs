@@ -1,0 +1,357 @@
+//! The one thread that writes: takes what waits, writes it as one batch, syncs once, and tells everybody.
+//!
+//! Guarantees: a caller hears `Ok` only after the sync that made its transaction durable; a conflict in one transaction does not touch the
+//! others of its batch; after any failure nothing is kept in memory that is not on disk, and the next attempt starts from what the disk holds.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, RwLock,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use palyra_types::{Clock, Entropy, Sha256Digest, Timestamp, id::NodeId};
+use rusqlite::{Connection, params};
+use serde_json::json;
+use tokio::sync::{broadcast, oneshot};
+
+use super::{
+    apply::{Span, Stop, apply, number},
+    head::{Head, keep_tile},
+    schema::open_for_writing,
+};
+use crate::{
+    body::Body,
+    key::JournalKey,
+    record::{NewRecord, Record, RecordKind, Subject},
+    store::{CommitError, Committed, Event, Transaction},
+    trouble::Trouble,
+};
+
+/// Something for the writer to do.
+pub(super) enum Job {
+    /// Commit a transaction.
+    Commit(Transaction, oneshot::Sender<Result<Committed, CommitError>>),
+    /// Do something with the connection between two batches.
+    Maintain(Box<dyn FnOnce(&mut Writer) + Send>),
+    /// Finish what waits and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// What is known about the disk, for everybody to read.
+pub(super) type SharedTrouble = Arc<RwLock<Option<Trouble>>>;
+
+pub(super) struct Writer {
+    pub(super) path: PathBuf,
+    pub(super) node: NodeId,
+    pub(super) key: JournalKey,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) events: broadcast::Sender<Arc<Vec<Event>>>,
+    pub(super) trouble: SharedTrouble,
+    /// The connection and the end of the chain in it. `None` after a failure, until it was opened again.
+    open: Option<Open>,
+    /// What is known to be durable: at least this many records, the last of which has this hash.
+    durable: (u64, Sha256Digest),
+    outage: Option<Outage>,
+}
+
+struct Open {
+    connection: Connection,
+    head: Head,
+}
+
+/// A time in which nothing could be written.
+struct Outage {
+    since: Timestamp,
+    trouble: Trouble,
+    refused: u64,
+}
+
+type Waiting = (Transaction, oneshot::Sender<Result<Committed, CommitError>>);
+
+impl Writer {
+    /// A writer for a journal that is open.
+    pub(super) fn new(parts: Parts, connection: Connection, head: Head) -> Self {
+        let Parts { path, node, key, clock, entropy, events, trouble } = parts;
+        let durable = (head.tree.size(), head.last);
+        let open = Some(Open { connection, head });
+        Self { path, node, key, clock, entropy, events, trouble, open, durable, outage: None }
+    }
+
+    /// Writes the first record of a chain.
+    pub(super) fn begin(&mut self) -> Result<(), Trouble> {
+        let body = json!({ "origin": self.key.public().name(), "key": self.key.public().text() });
+        let record = self.record(RecordKind::JournalCreated, &body)?;
+        self.write(&[Transaction { records: vec![record], changes: Vec::new() }])?;
+        Ok(())
+    }
+
+    /// Works until it is told to end, or nobody is left who could tell it.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        let mut crowd = 1;
+        loop {
+            let first = match jobs.recv_timeout(RETRY) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.outage.is_some() {
+                        self.commit(Vec::new());
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut batch = Vec::with_capacity(crowd);
+            let mut other = self.take(first, &mut batch);
+            // Whoever was in the last batch is likely to be back in a moment; waiting for them a little saves a sync for each.
+            let patience = Instant::now() + LINGER;
+            while other.is_none() && batch.len() < LARGEST_BATCH {
+                let next = if batch.len() < crowd {
+                    jobs.recv_timeout(patience.saturating_duration_since(Instant::now())).ok()
+                } else {
+                    jobs.try_recv().ok()
+                };
+                let Some(job) = next else { break };
+                other = self.take(job, &mut batch);
+            }
+            crowd = batch.len().max(1);
+            self.commit(batch);
+            match other {
+                Some(Job::Maintain(work)) => work(&mut self),
+                Some(Job::Close(done)) => {
+                    let _ = done.send(());
+                    return;
+                }
+                Some(Job::Commit(..)) | None => {}
+            }
+        }
+    }
+
+    /// Puts a commit into the batch; anything else ends the batch.
+    #[expect(clippy::unused_self, reason = "reads as what the writer does")]
+    fn take(&self, job: Job, batch: &mut Vec<Waiting>) -> Option<Job> {
+        match job {
+            Job::Commit(transaction, reply) => {
+                batch.push((transaction, reply));
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Commits a batch and answers everybody in it.
+    fn commit(&mut self, batch: Vec<Waiting>) {
+        if batch.is_empty() && self.outage.is_none() {
+            return;
+        }
+        let (transactions, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        match self.write(&transactions) {
+            Ok((outcomes, events)) => {
+                for (outcome, reply) in outcomes.into_iter().zip(replies) {
+                    let _ = reply.send(outcome.map_err(CommitError::from));
+                }
+                if !events.is_empty() {
+                    let _ = self.events.send(Arc::new(events));
+                }
+            }
+            Err(trouble) => {
+                self.note(&trouble, replies.len());
+                for reply in replies {
+                    let _ = reply.send(Err(CommitError::Unwritable(trouble.clone())));
+                }
+            }
+        }
+    }
+
+    /// Writes a batch in one database transaction. On error nothing of it counts, and the connection is given up.
+    fn write(&mut self, transactions: &[Transaction]) -> Result<Written, Trouble> {
+        self.reopen()?;
+        let recovered = self.recovery_record()?;
+        let written = match &mut self.open {
+            Some(open) => open.write(self.node, &self.key, transactions, recovered),
+            None => Err(Trouble::Closed),
+        };
+        match written {
+            Ok(written) => {
+                if let Some(open) = &self.open {
+                    self.durable = (open.head.tree.size(), open.head.last);
+                }
+                if self.outage.take().is_some() {
+                    self.share(None);
+                }
+                Ok(written)
+            }
+            Err(trouble) => {
+                // What the failed batch left in memory, or half on disk, is forgotten; the next attempt reads what is there.
+                self.open = None;
+                Err(trouble)
+            }
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), Trouble> {
+        if self.open.is_some() {
+            return Ok(());
+        }
+        // SECURITY: a file that was taken away is not made anew; a fresh journal would hide that the old one is gone.
+        if !self.path.exists() {
+            return Err(Trouble::Replaced("the database is gone".to_owned()));
+        }
+        let connection = open_for_writing(&self.path)?;
+        let head = Head::load(&connection, self.key.public())?;
+        let (size, last) = self.durable;
+        if let Some(seq) = size.checked_sub(1) {
+            let sql = "SELECT hash FROM records WHERE seq = ?1";
+            let found: Result<Vec<u8>, _> = connection.query_row(sql, [number(seq)], |row| row.get(0));
+            if !matches!(found, Ok(hash) if hash == last.as_bytes()) {
+                return Err(Trouble::Replaced(format!("record {seq} is not the one that was acknowledged")));
+            }
+        }
+        self.open = Some(Open { connection, head });
+        Ok(())
+    }
+
+    fn recovery_record(&self) -> Result<Option<NewRecord>, Trouble> {
+        let Some(outage) = &self.outage else { return Ok(None) };
+        let body = json!({
+            "since": outage.since,
+            "trouble": outage.trouble.to_string(),
+            "refused": outage.refused,
+        });
+        self.record(RecordKind::JournalRecovered, &body).map(Some)
+    }
+
+    /// A record of the journal about itself.
+    fn record(&self, kind: RecordKind, body: &serde_json::Value) -> Result<NewRecord, Trouble> {
+        let body = Body::of(body, self.entropy.as_ref()).map_err(|error| Trouble::Disk(error.to_string()))?;
+        Ok(NewRecord { kind, subject: Subject::default(), time: self.clock.now(), body })
+    }
+
+    fn note(&mut self, trouble: &Trouble, refused: usize) {
+        let refused = u64::try_from(refused).unwrap_or(u64::MAX);
+        let since = self.outage.as_ref().map_or_else(|| self.clock.now(), |outage| outage.since);
+        let before = self.outage.as_ref().map_or(0, |outage| outage.refused);
+        self.outage = Some(Outage { since, trouble: trouble.clone(), refused: before.saturating_add(refused) });
+        self.share(Some(trouble.clone()));
+    }
+
+    fn share(&self, trouble: Option<Trouble>) {
+        if let Ok(mut shared) = self.trouble.write() {
+            *shared = trouble;
+        }
+    }
+
+    /// The connection, for work between two batches.
+    pub(super) fn connection(&mut self) -> Result<&Connection, Trouble> {
+        self.reopen()?;
+        self.open.as_ref().map(|open| &open.connection).ok_or(Trouble::Closed)
+    }
+}
+
+/// What came of each transaction, and what subscribers hear.
+type Written = (Vec<Result<Committed, crate::state::Conflict>>, Vec<Event>);
+
+impl Open {
+    fn write(
+        &mut self,
+        node: NodeId,
+        key: &JournalKey,
+        transactions: &[Transaction],
+        recovered: Option<NewRecord>,
+    ) -> Result<Written, Trouble> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut events = Vec::new();
+        let mut outcomes = Vec::with_capacity(transactions.len());
+        let before = self.head.tree.size();
+        if let Some(record) = recovered {
+            self.append(&record, node, &mut events)?;
+        }
+        for transaction in transactions {
+            outcomes.push(self.perform(transaction, node, &mut events)?);
+        }
+        if self.head.tree.size() != before {
+            let note = self.head.checkpoint().sign(key).map_err(|error| Trouble::Key(error.to_string()))?;
+            self.connection
+                .prepare_cached("INSERT OR REPLACE INTO head (only, note) VALUES (0, ?1)")?
+                .execute([note])?;
+        }
+        self.connection.execute_batch("COMMIT")?;
+        Ok((outcomes, events))
+    }
+
+    fn perform(
+        &mut self,
+        transaction: &Transaction,
+        node: NodeId,
+        events: &mut Vec<Event>,
+    ) -> Result<Result<Committed, crate::state::Conflict>, Trouble> {
+        let first = self.head.tree.size();
+        let count = u64::try_from(transaction.records.len()).unwrap_or(u64::MAX);
+        let span = Span { first, last: (first + count).saturating_sub(1) };
+        // A single change that fails has changed nothing; several need a point to go back to.
+        let several = transaction.changes.len() > 1;
+        if several {
+            self.connection.execute_batch("SAVEPOINT changes")?;
+        }
+        for change in &transaction.changes {
+            match apply(&self.connection, change, span) {
+                Ok(()) => {}
+                Err(Stop::Trouble(trouble)) => return Err(trouble),
+                Err(Stop::Conflict(conflict)) => {
+                    if several {
+                        self.connection.execute_batch("ROLLBACK TO changes; RELEASE changes")?;
+                    }
+                    return Ok(Err(conflict));
+                }
+            }
+        }
+        if several {
+            self.connection.execute_batch("RELEASE changes")?;
+        }
+        let hashes = transaction.records.iter().map(|record| self.append(record, node, events));
+        Ok(Ok(Committed { first_seq: first, hashes: hashes.collect::<Result<_, Trouble>>()? }))
+    }
+
+    /// Links a record to the chain and writes it.
+    fn append(&mut self, new: &NewRecord, node: NodeId, events: &mut Vec<Event>) -> Result<Sha256Digest, Trouble> {
+        let record = Record::link(new, self.head.tree.size(), self.head.last);
+        let text = record.canonical();
+        let hash = Record::hash(&text);
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT INTO records (seq, record, hash, salt, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        insert.execute(params![number(record.seq), text, hash.as_bytes(), new.body.salt(), new.body.text()])?;
+        let mut kept = Ok(());
+        self.head.tree.push(hash, |tile| {
+            if kept.is_ok() {
+                kept = keep_tile(&self.connection, &tile);
+            }
+        });
+        kept?;
+        self.head.last = hash;
+        events.push(Event { node, seq: record.seq, kind: new.kind, subject: new.subject });
+        Ok(hash)
+    }
+}
+
+/// What a writer is made of, beside the open database.
+pub(super) struct Parts {
+    pub(super) path: PathBuf,
+    pub(super) node: NodeId,
+    pub(super) key: JournalKey,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) events: broadcast::Sender<Arc<Vec<Event>>>,
+    pub(super) trouble: SharedTrouble,
+}
+
+/// How often writing is tried again while it does not work.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How long a batch waits for those who were in the last one. Short against a sync.
+const LINGER: Duration = Duration::from_micros(120);
+
+/// A batch is no larger than this, so that nobody waits for thousands of others.
+const LARGEST_BATCH: usize = 1_024;

@@ -1,0 +1,149 @@
+//! The seam: what the gate needs from whatever keeps the journal.
+//!
+//! Guarantees of every implementation: a transaction happens whole or not at all, and is durable when [`JournalStore::commit`] answers;
+//! everything that can change goes through it, so nothing changes without its record. Several daemons may share one store: each has its own
+//! chain and key, state is common to all, and a commit of one wakes the subscribers of all.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use palyra_types::{
+    Sha256Digest, ToolName,
+    id::{ApprovalId, CallId, NodeId, RunId, SessionId},
+};
+use tokio::sync::broadcast;
+
+use crate::{
+    key::JournalKey,
+    record::{NewRecord, RecordKind, StoredRecord, Subject},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, PostureRow, RunRow},
+    trouble::Trouble,
+};
+
+/// An answer that comes later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What keeps the journal, and the state that goes with it.
+pub trait JournalStore: Send + Sync {
+    /// Which chain this daemon writes.
+    fn node(&self) -> NodeId;
+
+    /// The key that signs this daemon's chain.
+    fn key(&self) -> &JournalKey;
+
+    /// Commits a transaction: all its records and changes, or nothing. Answers when it is durable.
+    fn commit(&self, transaction: Transaction) -> Later<'_, Result<Committed, CommitError>>;
+
+    /// Whether records can be written now, as far as is known.
+    fn trouble(&self) -> Option<Trouble>;
+
+    /// Tells of every commit from now on, by this daemon or another that shares the store. Whoever falls behind reads again.
+    fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>>;
+
+    /// Records of this daemon's chain, from this number on.
+    fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
+
+    /// The latest signed checkpoint of this daemon's chain.
+    fn checkpoint(&self) -> Later<'_, Result<String, ReadError>>;
+
+    /// One call.
+    fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>>;
+
+    /// The calls in this state, oldest first.
+    fn calls_in(&self, state: CallState) -> Later<'_, Result<Vec<CallRow>, ReadError>>;
+
+    /// One question.
+    fn approval(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>>;
+
+    /// The question about a call, if it was asked.
+    fn approval_of(&self, call: CallId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>>;
+
+    /// Questions in this state, oldest first, after this one.
+    fn approvals_in(&self, query: ApprovalQuery) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>>;
+
+    /// The pending questions about exactly this action.
+    fn pending_with(&self, digest: Sha256Digest) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>>;
+
+    /// The standing approvals that may cover a call, oldest first. Ended ones are not among them.
+    fn grants_for(
+        &self,
+        session: SessionId,
+        principal: String,
+        tool: ToolName,
+    ) -> Later<'_, Result<Vec<GrantRow>, ReadError>>;
+
+    /// Every standing approval that was not ended.
+    fn grants(&self) -> Later<'_, Result<Vec<GrantRow>, ReadError>>;
+
+    /// One run.
+    fn run(&self, id: RunId) -> Later<'_, Result<Option<RunRow>, ReadError>>;
+
+    /// The postures that are set for a tool, in every layer.
+    fn postures(&self, tool: ToolName) -> Later<'_, Result<Vec<PostureRow>, ReadError>>;
+}
+
+/// What happens together: records of what happened, and the changes they tell of.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// The records, in order.
+    pub records: Vec<NewRecord>,
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// A transaction that is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The number of its first record.
+    pub first_seq: u64,
+    /// The hashes of its records.
+    pub hashes: Vec<Sha256Digest>,
+}
+
+impl Committed {
+    /// The number and the hash of its last record.
+    #[must_use]
+    pub fn last(&self) -> Option<(u64, Sha256Digest)> {
+        let last = u64::try_from(self.hashes.len()).ok()?.checked_sub(1)?;
+        Some((self.first_seq + last, *self.hashes.last()?))
+    }
+}
+
+/// A record that became durable, told to subscribers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Whose chain it is in.
+    pub node: NodeId,
+    /// Its number there.
+    pub seq: u64,
+    /// What it is about.
+    pub kind: RecordKind,
+    /// What it belongs to.
+    pub subject: Subject,
+}
+
+/// Which questions are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApprovalQuery {
+    /// In which state.
+    pub state: ApprovalState,
+    /// After this one, in the order they were asked.
+    pub after: Option<ApprovalId>,
+    /// At most this many.
+    pub most: usize,
+}
+
+/// Why a transaction did not happen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// Something was not as the transaction expected.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Unwritable(#[from] Trouble),
+}
+
+/// The store could not be read. Whoever needed to know must refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the journal cannot be read: {0}")]
+pub struct ReadError(pub String);

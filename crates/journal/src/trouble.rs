@@ -1,0 +1,73 @@
+//! What can be wrong with the disk, in words that say what to do.
+//!
+//! Guarantees: each trouble is told by its cause, not by text; every one of them means that nothing new may run.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+/// Why nothing can be written to the journal now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// No space left.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The file system does not let anything be written.
+    #[error("the journal is on a read-only file system")]
+    ReadOnly,
+    /// Writing or syncing failed.
+    #[error("the disk reports an error: {0}")]
+    Disk(String),
+    /// The files are damaged.
+    #[error("the journal's database is damaged: {0}")]
+    Damaged(String),
+    /// The database holds less than was acknowledged, or something else.
+    #[error("the journal on disk is not the one that was written: {0}")]
+    Replaced(String),
+    /// Another process holds it.
+    #[error("another process uses the journal in `{}`", .0.display())]
+    InUse(PathBuf),
+    /// The key does not fit or cannot sign.
+    #[error("the journal's key cannot be used: {0}")]
+    Key(String),
+    /// The writer is gone; the daemon is stopping.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+impl Trouble {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::DiskFull => "free some space; calls are accepted again by themselves",
+            Self::ReadOnly => "make the file system writable again; calls are accepted again by themselves",
+            Self::Disk(_) => "check the disk (`dmesg`); calls are accepted again by themselves once writing works",
+            Self::Damaged(_) => "stop the daemon and run `palyra journal verify`; restore from a backup if it fails",
+            Self::Replaced(_) => {
+                "stop the daemon and run `palyra journal verify` against a checkpoint that was saved elsewhere"
+            }
+            Self::InUse(_) => "stop the other daemon, or give this one a `PALYRA_HOME` of its own",
+            Self::Key(_) => "check `signing.key` in the journal's directory",
+            Self::Closed => "start the daemon again",
+        }
+    }
+
+    /// Whether it can pass by itself.
+    #[must_use]
+    pub const fn can_pass(&self) -> bool {
+        matches!(self, Self::DiskFull | Self::ReadOnly | Self::Disk(_) | Self::InUse(_))
+    }
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(error: rusqlite::Error) -> Self {
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
+            Some(ErrorCode::ReadOnly) => Self::ReadOnly,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(text),
+            _ => Self::Disk(text),
+        }
+    }
+}
