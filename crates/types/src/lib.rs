@@ -17,6 +17,7 @@
 //! | time and randomness | [`clock`], [`entropy`] |
 //! | where the state directory is | [`home`] |
 //! | digests | [`digest`] |
+//! | JSON that everybody reads alike | [`json`] |
 
 pub mod action;
 pub mod clock;
@@ -25,6 +26,7 @@ pub mod entropy;
 pub mod home;
 pub mod host;
 pub mod id;
+pub mod json;
 pub mod name;
 pub mod path;
 pub mod principal;
@@ -41,6 +43,7 @@ pub use digest::Sha256Digest;
 pub use entropy::Entropy;
 pub use home::StateHome;
 pub use host::HostName;
+pub use json::{Json, JsonError, JsonObject};
 pub use name::{
     Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName,
 };
