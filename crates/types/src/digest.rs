@@ -73,6 +73,23 @@ impl Sha256Digest {
     }
 }
 
+/// A digest in the making, for content that is read piece by piece.
+#[derive(Debug, Clone, Default)]
+pub struct RunningDigest(Sha256);
+
+impl RunningDigest {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of everything that was taken.
+    #[must_use]
+    pub fn finish(self) -> Sha256Digest {
+        Sha256Digest(self.0.finalize().into())
+    }
+}
+
 impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.to_hex())
@@ -118,6 +135,14 @@ mod tests {
         let upper = Sha256Digest::of(b"x").to_string().to_uppercase();
         assert_eq!(Sha256Digest::parse(&upper), Err(DigestError));
         assert_eq!(Sha256Digest::parse("00"), Err(DigestError));
+    }
+
+    #[test]
+    fn a_digest_made_of_pieces_is_the_digest_of_the_whole() {
+        let mut running = RunningDigest::default();
+        running.update(b"ab");
+        running.update(b"c");
+        assert_eq!(running.finish(), Sha256Digest::of(b"abc"));
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn settle_float(float: f64) -> Option<Number> {
 }
 
 /// The largest integer that every reader takes exactly: 2^53−1.
-const MAX_INTEGER: u64 = (1 << 53) - 1;
+pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 
 /// From here on the canonical spelling of a number has an exponent.
 const FIRST_WITH_EXPONENT: f64 = 1e21;

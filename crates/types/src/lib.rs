@@ -41,6 +41,7 @@ pub use action::Action;
 pub use clock::{Clock, Timestamp};
 pub use digest::Sha256Digest;
 pub use entropy::Entropy;
+pub use digest::{RunningDigest, Sha256Digest};
 pub use home::StateHome;
 pub use host::HostName;
 pub use json::{Json, JsonError, JsonObject};
