@@ -1,0 +1,394 @@
+//! What a tool is: a definition that can be told, and a reading of arguments into what would be done.
+//!
+//! Guarantees: [`Tool::intend`] changes nothing, and the [`Work`] it returns says everything that would be done, because its digest is
+//! what a person approves. Reading the same arguments again gives the same work or shows that the machine has changed.
+//! Does not: decide, ask or run. Work is performed inside this crate only, by whoever holds a permit.
+
+use std::collections::BTreeMap;
+
+use palyra_policy::Touch;
+use palyra_types::{
+    AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
+    ToolMetadata, ToolName,
+    host::HostError,
+    json::{self, Limits},
+    path::PathError,
+    visible::visible,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    tools::environment::ForbiddenVariable,
+    workspace::{Workspace, WorkspaceError},
+};
+
+/// What is told about a tool, and checked before each call.
+#[derive(Debug, Clone)]
+pub struct ToolDefinition {
+    metadata: ToolMetadata,
+    description: String,
+    input_schema: Json,
+    digest: Sha256Digest,
+}
+
+impl ToolDefinition {
+    /// Makes a definition.
+    ///
+    /// # Errors
+    /// When the schema cannot be part of a digest.
+    pub fn new(metadata: ToolMetadata, description: &str, input_schema: Value) -> Result<Self, JsonError> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            v: u8,
+            name: &'a ToolName,
+            summary: &'a str,
+            description: &'a str,
+            capabilities: Vec<ToolCapability>,
+            input_schema: &'a Value,
+        }
+        let input_schema = Json::try_from_value(input_schema, Limits::default())?;
+        let digest = json::digest_of(&Told {
+            v: 1,
+            name: &metadata.name,
+            summary: &metadata.summary,
+            description,
+            capabilities: metadata.capabilities.iter().copied().collect(),
+            input_schema: input_schema.value(),
+        })?;
+        Ok(Self { metadata, description: description.to_owned(), input_schema, digest })
+    }
+
+    /// Name, summary and capabilities.
+    #[must_use]
+    pub const fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
+    }
+
+    /// The tool's name.
+    #[must_use]
+    pub const fn name(&self) -> &ToolName {
+        &self.metadata.name
+    }
+
+    /// What it does, at length, for whoever calls it.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The JSON Schema of its arguments.
+    #[must_use]
+    pub const fn input_schema(&self) -> &Value {
+        self.input_schema.value()
+    }
+
+    /// The digest of everything that is told about the tool.
+    #[must_use]
+    pub const fn digest(&self) -> Sha256Digest {
+        self.digest
+    }
+}
+
+/// Something that can be called.
+pub trait Tool: Send + Sync {
+    /// What is told about it.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// Reads arguments that fit the schema into what would be done. Looks at the file system to resolve names; changes nothing.
+    ///
+    /// # Errors
+    /// When the arguments mean nothing that could be done.
+    fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError>;
+}
+
+/// Where a call is to happen.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The workspace of the call, if it has one.
+    pub workspace: Option<&'a Workspace>,
+    /// Where programs are looked for.
+    pub programs: &'a SearchPath,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn workspace(&self) -> Result<&'a Workspace, IntendError> {
+        self.workspace.ok_or(IntendError::NoWorkspace)
+    }
+}
+
+/// The configured directories that programs are looked for in, first match first. Not the caller's `PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchPath(Vec<AbsolutePath>);
+
+impl SearchPath {
+    /// A search path of these directories.
+    #[must_use]
+    pub const fn new(directories: Vec<AbsolutePath>) -> Self {
+        Self(directories)
+    }
+
+    /// The directories, first match first.
+    #[must_use]
+    pub fn directories(&self) -> &[AbsolutePath] {
+        &self.0
+    }
+}
+
+/// What a call would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intent {
+    /// What policy is asked about, besides the tool itself. Paths are real.
+    pub touches: Vec<Touch>,
+    /// What would be done.
+    pub work: Work,
+}
+
+/// What would be done, in full. Its JSON goes into the digest that a person approves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Work {
+    /// Runs a program.
+    Process(ProcessWork),
+    /// Reads or writes files.
+    Files(FileWork),
+    /// Tells something the daemon knows.
+    Report {
+        /// What is told.
+        about: Report,
+    },
+}
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProcessWork {
+    /// What is executed.
+    pub program: AbsolutePath,
+    /// Where `program` really is, if it is a link in the search path.
+    pub leads_to: Option<AbsolutePath>,
+    /// The name that the program is called by.
+    pub argv0: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where it starts.
+    pub cwd: AbsolutePath,
+    /// The variables it gets in addition to the fixed ones.
+    pub env: BTreeMap<String, String>,
+    /// The digest of what it reads on its standard input.
+    pub stdin_sha256: Option<Sha256Digest>,
+    /// What it reads on its standard input.
+    #[serde(skip)]
+    pub stdin: Option<Vec<u8>>,
+    /// How long it may run, if the call says so.
+    pub timeout_seconds: Option<u32>,
+    /// The tier that the call asks for.
+    pub tier: Option<SandboxTier>,
+    /// The hosts that it may reach.
+    pub hosts: Vec<HostPort>,
+    /// The digest of the program, if somebody other than the machine's owner could change it.
+    pub program_sha256: Option<Sha256Digest>,
+    /// The files of the workspace that an interpreter or launcher is told to use.
+    pub scripts: Vec<Script>,
+}
+
+impl ProcessWork {
+    /// The process as policy sees it.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        Process { program: self.program.clone(), args: self.args.clone(), cwd: Some(self.cwd.clone()) }
+    }
+}
+
+/// A host and a port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct HostPort {
+    /// The host.
+    pub host: HostName,
+    /// The port.
+    pub port: u16,
+}
+
+/// A file of the workspace that decides what an interpreter does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Script {
+    /// Its real path.
+    pub path: AbsolutePath,
+    /// The digest of its content; absent if it is too large, or one of too many.
+    pub sha256: Option<Sha256Digest>,
+}
+
+/// Something to do with the files of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "operation", rename_all = "snake_case")]
+pub enum FileWork {
+    /// Reads a part of a file.
+    Read {
+        /// The file, by its real path.
+        path: AbsolutePath,
+        /// The first byte to read.
+        offset: u64,
+        /// The most bytes to read, if the call says so.
+        limit: Option<u64>,
+    },
+    /// Lists a directory.
+    List {
+        /// The directory, by its real path.
+        path: AbsolutePath,
+        /// How many levels to go down; 1 is the directory alone.
+        depth: u32,
+        /// The most entries to tell, if the call says so.
+        limit: Option<u32>,
+    },
+    /// Searches files for lines.
+    Search {
+        /// The directory or file, by its real path.
+        path: AbsolutePath,
+        /// What to look for.
+        pattern: String,
+        /// Whether the pattern is a regular expression.
+        regex: bool,
+        /// Whether upper and lower case are the same.
+        ignore_case: bool,
+        /// Which files to look into.
+        glob: Option<String>,
+        /// The most lines to tell, if the call says so.
+        limit: Option<u32>,
+    },
+    /// Writes a file.
+    Write {
+        /// The file, by its real path.
+        path: AbsolutePath,
+        /// Whether a file is there already, to be replaced.
+        replaces: bool,
+        /// Whether the content goes to the end of what is there.
+        appends: bool,
+        /// Directories to be made first, outermost first.
+        directories: Vec<AbsolutePath>,
+        /// The digest of the content.
+        content_sha256: Sha256Digest,
+        /// The content.
+        #[serde(skip)]
+        content: Vec<u8>,
+    },
+}
+
+palyra_types::words! {
+    /// Something the daemon knows about itself.
+    pub enum Report ("report") {
+        /// The tools there are.
+        Tools = "tools",
+        /// How the daemon is.
+        Status = "status",
+    }
+}
+
+/// Why arguments mean nothing that could be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IntendError {
+    /// The tool works in a workspace and the call has none.
+    #[error("the call names no workspace")]
+    NoWorkspace,
+    /// The arguments do not have the shape that the schema demands.
+    #[error("the arguments cannot be read: {}", visible(.0))]
+    Shape(String),
+    /// A path in the workspace.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// A path that has no good spelling.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The file to be created is there.
+    #[error("`{}` exists already", visible(.0.as_str()))]
+    Exists(AbsolutePath),
+    /// The directory of the file to be written is missing.
+    #[error("the directory of `{}` does not exist", visible(.0))]
+    NoDirectory(String),
+    /// A NUL where the kernel ends a text.
+    #[error("{what} holds a NUL; the program would see only what stands before it")]
+    Nul {
+        /// Which text.
+        what: String,
+    },
+    /// An empty program name.
+    #[error("the command names no program")]
+    NoProgram,
+    /// No such program.
+    #[error("there is no program `{}` in {}", visible(.name), .searched)]
+    ProgramNotFound {
+        /// The name.
+        name: String,
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// A file that is not a program.
+    #[error("`{}` cannot be executed", visible(.0))]
+    NotExecutable(String),
+    /// A program that is too large to be digested.
+    #[error("the program `{}` is larger than {limit} bytes, so it cannot be pinned", visible(.path.as_str()))]
+    ProgramTooLarge {
+        /// The program.
+        path: AbsolutePath,
+        /// The limit.
+        limit: u64,
+    },
+    /// More text than the kernel takes.
+    #[error("{what} take {length} bytes; the limit is {limit}")]
+    TooMuch {
+        /// Which texts.
+        what: &'static str,
+        /// Their length.
+        length: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A variable that changes what runs.
+    #[error(transparent)]
+    Variable(#[from] ForbiddenVariable),
+    /// A host that is none.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A host without a port.
+    #[error("`{}` is not a host and a port", visible(.0))]
+    HostWithoutPort(String),
+    /// A pattern that does not compile.
+    #[error("the pattern is no regular expression: {}", visible(.0))]
+    Pattern(String),
+    /// A glob that does not compile.
+    #[error("the glob `{}` is none: {}", visible(.glob), visible(.cause))]
+    Glob {
+        /// The glob.
+        glob: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// Content that does not decode.
+    #[error("the content is not base64")]
+    NotBase64,
+}
+
+impl IntendError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::NoWorkspace => "name one of the configured workspaces",
+            Self::Shape(_) => "look at the input schema of the tool",
+            Self::Workspace(error) => error.advice(),
+            Self::Path(_) => "write the path without `..`",
+            Self::Exists(_) => "use the mode `replace`, or another name",
+            Self::NoDirectory(_) => "set `make_directories`, or create the directory first",
+            Self::Nul { .. } => "remove the NUL",
+            Self::NoProgram => "give the program as the first item of `command`",
+            Self::ProgramNotFound { .. } => "install it, or add its directory to the configured search path",
+            Self::NotExecutable(_) => "name an executable file, or run it with its interpreter",
+            Self::ProgramTooLarge { .. } => "install it where only root can write",
+            Self::TooMuch { .. } => "hand large data over in a file of the workspace or as `stdin`",
+            Self::Variable(_) => "leave the variable out; say in the command what is to be run",
+            Self::Host(error) => error.advice(),
+            Self::HostWithoutPort(_) => "write it like example.org:443 or [2001:db8::7]:443",
+            Self::Pattern(_) => "correct it, or leave `regex` out to look for the text as it stands",
+            Self::Glob { .. } => "write it like *.rs or src/**/*.rs",
+            Self::NotBase64 => "encode with the standard alphabet and padding, or use `utf-8`",
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The registry: the tools there are, by name, each with its compiled schema.
+//!
+//! Guarantees: a tool is never handed arguments that do not fit its schema; a name that is not known is answered with the nearest
+//! one that is. The names, summaries and capabilities of the built-in tools are those that `policies/tools.toml` gives to policy.
+//! Does not: decide or perform anything; the functions that do are for this crate alone.
+//!
+//! ```compile_fail,E0603
+//! use palyra_gate::tools::files::perform; // Performing takes a permit, and only this crate has them.
+//! ```
+
+mod arguments;
+pub(crate) mod environment;
+pub(crate) mod files;
+mod fs_list;
+mod fs_read;
+mod fs_search;
+mod fs_write;
+mod process_run;
+mod program;
+mod reports;
+mod walk;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use palyra_policy::{DataError, builtin_tools};
+use palyra_types::{JsonError, JsonObject, ToolMetadata, ToolName, visible::visible, word::nearest};
+use serde::Deserialize;
+
+use self::arguments::ArgumentCheck;
+pub use self::{
+    arguments::ArgumentsError,
+    environment::ForbiddenVariable,
+    files::{FileError, OutputCaps},
+};
+use crate::tool::{IntendError, Intent, Place, Tool, ToolDefinition};
+
+/// The tools there are.
+#[derive(Default)]
+pub struct Registry {
+    entries: BTreeMap<ToolName, Entry>,
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    check: ArgumentCheck,
+}
+
+impl Registry {
+    /// The tools that ship with Palyra.
+    ///
+    /// # Errors
+    /// When a built-in definition is broken, which is a broken build.
+    pub fn builtin() -> Result<Self, RegistryError> {
+        let mut registry = Self::default();
+        for (name, metadata) in builtin_tools()? {
+            let tool = builtin(metadata)?.ok_or(RegistryError::NotBuiltIn(name))?;
+            registry.add(tool)?;
+        }
+        Ok(registry)
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// When there is one of that name, or its schema does not compile.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let name = tool.definition().name().clone();
+        let check = ArgumentCheck::compile(tool.definition())
+            .map_err(|cause| RegistryError::Schema { tool: name.clone(), cause })?;
+        if self.entries.contains_key(&name) {
+            return Err(RegistryError::Twice(name));
+        }
+        self.entries.insert(name, Entry { tool, check });
+        Ok(())
+    }
+
+    /// The definitions, in the order of their names.
+    pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
+        self.entries.values().map(|entry| entry.tool.definition())
+    }
+
+    /// The definition of one tool.
+    ///
+    /// # Errors
+    /// When there is no such tool.
+    pub fn definition(&self, name: &ToolName) -> Result<&ToolDefinition, CallError> {
+        self.entry(name).map(|entry| entry.tool.definition())
+    }
+
+    /// Checks the arguments of a call and reads them into what would be done. Changes nothing.
+    ///
+    /// # Errors
+    /// When there is no such tool, or the arguments mean nothing that it could do.
+    pub fn intend(&self, name: &ToolName, args: &JsonObject, place: &Place<'_>) -> Result<Intent, CallError> {
+        let entry = self.entry(name)?;
+        entry.check.check(args)?;
+        Ok(entry.tool.intend(args, place)?)
+    }
+
+    fn entry(&self, name: &ToolName) -> Result<&Entry, CallError> {
+        self.entries.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.entries.keys().map(ToolName::as_str).collect();
+            CallError::UnknownTool { name: name.clone(), near: nearest(name.as_str(), &known).map(str::to_owned) }
+        })
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.entries.keys()).finish()
+    }
+}
+
+fn builtin(metadata: ToolMetadata) -> Result<Option<Arc<dyn Tool>>, JsonError> {
+    Ok(Some(match metadata.name.as_str() {
+        "process.run" => Arc::new(process_run::ProcessRun::new(metadata)?),
+        "fs.read" => Arc::new(fs_read::FsRead::new(metadata)?),
+        "fs.list" => Arc::new(fs_list::FsList::new(metadata)?),
+        "fs.search" => Arc::new(fs_search::FsSearch::new(metadata)?),
+        "fs.write" => Arc::new(fs_write::FsWrite::new(metadata)?),
+        "tool.list" => Arc::new(reports::ToolReport::tools(metadata)?),
+        "daemon.status" => Arc::new(reports::ToolReport::status(metadata)?),
+        _ => return Ok(None),
+    }))
+}
+
+/// Reads arguments that fit their schema into the struct of a tool.
+fn read<'a, T: Deserialize<'a>>(args: &'a JsonObject) -> Result<T, IntendError> {
+    T::deserialize(args.value()).map_err(|error| IntendError::Shape(error.to_string()))
+}
+
+/// Why a tool cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// The table of built-in tools is broken.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The table of built-in tools names one that is not.
+    #[error("`{0}` is in the table of built-in tools, but there is no such tool")]
+    NotBuiltIn(ToolName),
+    /// A schema that cannot be digested.
+    #[error("a tool definition cannot be used: {0}")]
+    Definition(#[from] JsonError),
+    /// A schema that does not compile.
+    #[error("the input schema of `{tool}` cannot be used: {}", visible(.cause))]
+    Schema {
+        /// The tool.
+        tool: ToolName,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A second tool of the same name.
+    #[error("there are two tools called `{0}`")]
+    Twice(ToolName),
+}
+
+/// Why a call means nothing that could be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There is no such tool.
+    #[error("there is no tool `{name}`{}", .near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    UnknownTool {
+        /// The name.
+        name: ToolName,
+        /// The nearest name there is.
+        near: Option<String>,
+    },
+    /// The arguments do not fit the schema.
+    #[error(transparent)]
+    Arguments(#[from] ArgumentsError),
+    /// The arguments fit, but mean nothing that could be done.
+    #[error(transparent)]
+    Intend(#[from] IntendError),
+}
+
+impl CallError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::UnknownTool { .. } => "`tool.list` tells which tools there are",
+            Self::Arguments(error) => error.advice(),
+            Self::Intend(error) => error.advice(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

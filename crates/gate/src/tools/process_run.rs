@@ -1,0 +1,173 @@
+//! `process.run`: runs a program in the workspace.
+//!
+//! Arguments are a list of words, never a line for a shell. They reach the program exactly as they are, hidden characters included;
+//! only a NUL is refused, because the kernel would end the word there and the program would see another one than the approver.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use palyra_policy::Touch;
+use palyra_types::{
+    AbsolutePath, HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolMetadata,
+    process::{is_interpreter, is_launcher},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    environment::check_name,
+    program::{Program, digest_of},
+    read,
+};
+use crate::{
+    tool::{HostPort, IntendError, Intent, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
+    workspace::{Kind, Workspace},
+};
+
+pub(super) struct ProcessRun(ToolDefinition);
+
+impl ProcessRun {
+    pub(super) fn new(metadata: ToolMetadata) -> Result<Self, JsonError> {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "command": {
+                    "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 1024,
+                    "description": "The program and its arguments, one item each. No shell reads them."
+                },
+                "cwd": { "type": "string", "minLength": 1, "description": "Where to start, relative to the workspace; the workspace itself if left out." },
+                "env": {
+                    "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 128,
+                    "description": "Variables in addition to the fixed ones."
+                },
+                "stdin": { "type": "string", "description": "What the program reads on its standard input." },
+                "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": 86_400, "description": "How long it may run." },
+                "tier": { "enum": ["b", "c"], "description": "The tier to run in; policy may demand a stronger one." },
+                "egress_hosts": {
+                    "type": "array", "items": { "type": "string" }, "maxItems": 64,
+                    "description": "The hosts it needs to reach, such as example.org:443."
+                }
+            },
+            "required": ["command"],
+            "additionalProperties": false
+        });
+        let description = "Runs a program in the workspace. A name without a slash is looked up in the configured directories; \
+            use `sh -c` explicitly if a shell is wanted.";
+        ToolDefinition::new(metadata, description, schema).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    command: Vec<String>,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    stdin: Option<String>,
+    timeout_seconds: Option<u32>,
+    tier: Option<SandboxTier>,
+    #[serde(default)]
+    egress_hosts: Vec<String>,
+}
+
+impl Tool for ProcessRun {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
+        let Args { command, cwd, env, stdin, timeout_seconds, tier, egress_hosts } = read(args)?;
+        check_words(&command)?;
+        check_environment(&env)?;
+        let hosts = egress_hosts.iter().map(|text| read_host(text)).collect::<Result<BTreeSet<_>, _>>()?;
+        let workspace = place.workspace()?;
+        let cwd = workspace.resolve(cwd.as_deref().unwrap_or("."))?.directory()?;
+        let mut words = command.into_iter();
+        let argv0 = words.next().ok_or(IntendError::NoProgram)?;
+        let args: Vec<String> = words.collect();
+        let program = Program::find(&argv0, &cwd, place)?;
+        let runs_other_code = program.names().any(|name| is_interpreter(name) || is_launcher(name));
+        let scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { Vec::new() };
+        let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port)).collect();
+        Ok(Intent {
+            touches,
+            work: Work::Process(ProcessWork {
+                program: program.path,
+                leads_to: program.leads_to,
+                program_sha256: program.sha256,
+                argv0,
+                args,
+                cwd,
+                env,
+                stdin_sha256: stdin.as_ref().map(|stdin| Sha256Digest::of(stdin.as_bytes())),
+                stdin: stdin.map(String::into_bytes),
+                timeout_seconds,
+                tier,
+                hosts: hosts.into_iter().collect(),
+                scripts,
+            }),
+        })
+    }
+}
+
+fn check_words(command: &[String]) -> Result<(), IntendError> {
+    if let Some(index) = command.iter().position(|word| word.contains('\0')) {
+        return Err(IntendError::Nul { what: format!("`command[{index}]`") });
+    }
+    let length = command.iter().map(|word| word.len() + 1).sum();
+    within("the words of the command", length, MOST_WORDS)
+}
+
+fn check_environment(env: &BTreeMap<String, String>) -> Result<(), IntendError> {
+    for (name, value) in env {
+        check_name(name)?;
+        if value.contains('\0') {
+            return Err(IntendError::Nul { what: format!("the variable `{}`", palyra_types::visible::visible(name)) });
+        }
+    }
+    let length = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    within("the variables", length, MOST_VARIABLES)
+}
+
+fn within(what: &'static str, length: usize, limit: usize) -> Result<(), IntendError> {
+    if length > limit { Err(IntendError::TooMuch { what, length, limit }) } else { Ok(()) }
+}
+
+/// Reads `host:port`; an IPv6 address stands in brackets, because it could not be told from its port otherwise.
+fn read_host(text: &str) -> Result<HostPort, IntendError> {
+    let malformed = || IntendError::HostWithoutPort(text.to_owned());
+    let (host, port) = text.rsplit_once(':').ok_or_else(malformed)?;
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(malformed());
+    }
+    let plain = port.bytes().all(|byte| byte.is_ascii_digit()) && !port.starts_with('0');
+    let port = port.parse().ok().filter(|_| plain).ok_or_else(malformed)?;
+    Ok(HostPort { host: HostName::parse(host)?, port })
+}
+
+/// Every argument that names a file of the workspace, since which of them is the script depends on the interpreter.
+fn find_scripts(args: &[String], cwd: &AbsolutePath, workspace: &Workspace) -> Vec<Script> {
+    let mut scripts: BTreeMap<AbsolutePath, Option<Sha256Digest>> = BTreeMap::new();
+    let named = args.iter().filter(|arg| !arg.is_empty() && !arg.starts_with('-'));
+    for found in named.filter_map(|arg| workspace.resolve_below(cwd, arg).ok()) {
+        if found.kind == Kind::File && !scripts.contains_key(&found.path) {
+            let pinned = scripts.len() < MOST_SCRIPTS && found.size <= LARGEST_SCRIPT;
+            let sha256 = pinned.then(|| workspace.open_file(&found.path).ok()).flatten();
+            let sha256 = sha256.and_then(|(file, _)| digest_of(file, LARGEST_SCRIPT).ok().flatten());
+            scripts.insert(found.path, sha256);
+        }
+    }
+    scripts.into_iter().map(|(path, sha256)| Script { path, sha256 }).collect()
+}
+
+/// How many bytes the words of a command take at most, each with its end.
+const MOST_WORDS: usize = 128 * 1024;
+
+/// How many bytes the variables take at most.
+const MOST_VARIABLES: usize = 64 * 1024;
+
+/// How many scripts are digested.
+const MOST_SCRIPTS: usize = 64;
+
+/// The largest script that is digested.
+const LARGEST_SCRIPT: u64 = 16 << 20;

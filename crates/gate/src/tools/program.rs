@@ -1,0 +1,123 @@
+//! Finds the program that a command names, and pins what could be changed behind an approval.
+//!
+//! Guarantees: a name without `/` means a program in the configured directories, never one of the workspace or of a caller's `PATH`.
+//! A program found there keeps its name, because some programs act by the name they are called; any other is named by its real
+//! path, so a link called `git` that leads to a shell is seen as the shell.
+
+use std::{fs, io::Read, os::unix::fs::MetadataExt};
+
+use palyra_types::{AbsolutePath, RunningDigest, Sha256Digest};
+
+use crate::{
+    tool::{IntendError, Place, SearchPath},
+    workspace::{Workspace, WorkspaceError, open_regular},
+};
+
+/// A program that was found.
+pub(super) struct Program {
+    /// What is executed.
+    pub(super) path: AbsolutePath,
+    /// Where it really is, if that is elsewhere.
+    pub(super) leads_to: Option<AbsolutePath>,
+    /// Its digest, if somebody other than root could change it.
+    pub(super) sha256: Option<Sha256Digest>,
+}
+
+impl Program {
+    pub(super) fn find(name: &str, cwd: &AbsolutePath, place: &Place<'_>) -> Result<Self, IntendError> {
+        let workspace = place.workspace()?;
+        if name.is_empty() {
+            return Err(IntendError::NoProgram);
+        }
+        if !name.contains('/') {
+            return Self::search(name, place.programs, workspace);
+        }
+        let path = if name.starts_with('/') { AbsolutePath::parse(name)? } else { cwd.join(name)? };
+        let real = real_path(&path).ok_or_else(|| WorkspaceError::Absent(name.to_owned()))?;
+        if workspace.is_hidden(&real) {
+            return Err(WorkspaceError::Absent(name.to_owned()).into());
+        }
+        if !is_executable(&real) {
+            return Err(IntendError::NotExecutable(name.to_owned()));
+        }
+        let parent = path.ancestors().next().unwrap_or("/");
+        let keeps_its_name = place.programs.directories().iter().any(|directory| directory.as_str() == parent);
+        Self::pin(if keeps_its_name { path } else { real.clone() }, real, workspace)
+    }
+
+    fn search(name: &str, programs: &SearchPath, workspace: &Workspace) -> Result<Self, IntendError> {
+        for directory in programs.directories() {
+            let path = match name {
+                "." | ".." => break,
+                _ => directory.join(name)?,
+            };
+            if let Some(real) = real_path(&path).filter(|real| !workspace.is_hidden(real) && is_executable(real)) {
+                return Self::pin(path, real, workspace);
+            }
+        }
+        let searched: Vec<&str> = programs.directories().iter().map(AbsolutePath::as_str).collect();
+        Err(IntendError::ProgramNotFound { name: name.to_owned(), searched: searched.join(":") })
+    }
+
+    fn pin(path: AbsolutePath, real: AbsolutePath, workspace: &Workspace) -> Result<Self, IntendError> {
+        let changeable = real.is_within(workspace.root()) || is_changeable(&real) || is_changeable(&path);
+        let sha256 = if changeable {
+            let digest = digest_of_file(&real, LARGEST_PROGRAM)?;
+            Some(digest.ok_or(IntendError::ProgramTooLarge { path: real.clone(), limit: LARGEST_PROGRAM })?)
+        } else {
+            None
+        };
+        let leads_to = (path != real).then_some(real);
+        Ok(Self { path, leads_to, sha256 })
+    }
+
+    /// The file names that the program is known by.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.path.file_name()).chain(self.leads_to.as_ref().map(AbsolutePath::file_name))
+    }
+}
+
+/// The digest of a file's content, or nothing if there is more of it than `limit`.
+pub(super) fn digest_of_file(path: &AbsolutePath, limit: u64) -> Result<Option<Sha256Digest>, WorkspaceError> {
+    let (file, status) = open_regular(path)?;
+    if u64::try_from(status.st_size).unwrap_or_default() > limit {
+        return Ok(None);
+    }
+    digest_of(file, limit).map_err(|error| WorkspaceError::Failed { path: path.to_string(), cause: error.to_string() })
+}
+
+/// The digest of what can be read, or nothing if there is more of it than `limit`.
+pub(super) fn digest_of(source: impl Read, limit: u64) -> std::io::Result<Option<Sha256Digest>> {
+    let mut source = source.take(limit.saturating_add(1));
+    let mut running = RunningDigest::default();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match source.read(&mut piece)? {
+            0 => break,
+            read => running.update(piece.get(..read).unwrap_or_default()),
+        }
+    }
+    // The reader's own limit is used up only if there was more.
+    Ok((source.limit() > 0).then(|| running.finish()))
+}
+
+fn real_path(path: &AbsolutePath) -> Option<AbsolutePath> {
+    let real = fs::canonicalize(path.as_str()).ok()?;
+    AbsolutePath::parse(real.to_str()?).ok()
+}
+
+fn is_executable(path: &AbsolutePath) -> bool {
+    fs::metadata(path.as_str()).is_ok_and(|status| status.is_file() && status.mode() & 0o111 != 0)
+}
+
+/// Whether anybody but root could change the file, or what its path leads to. When in doubt, yes.
+fn is_changeable(path: &AbsolutePath) -> bool {
+    std::iter::once(path.as_str()).chain(path.ancestors()).any(|step| match fs::symlink_metadata(step) {
+        // The permission bits of a link mean nothing.
+        Ok(status) => status.uid() != 0 || (!status.is_symlink() && status.mode() & 0o022 != 0),
+        Err(_) => true,
+    })
+}
+
+/// The largest program that is digested.
+const LARGEST_PROGRAM: u64 = 512 << 20;
