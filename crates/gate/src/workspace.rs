@@ -373,4 +373,4 @@ fn real_or_given(path: &AbsolutePath) -> AbsolutePath {
 const RETRIES: usize = 8;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,22 @@
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::*;
+
+/// Ends the other side of a race, also when this side fails.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 fn absolute(path: &Path) -> AbsolutePath {
     AbsolutePath::parse(path.to_str().unwrap()).unwrap()
@@ -57,4 +73,29 @@ fn a_name_that_looks_deleted_is_a_name_and_a_moved_workspace_is_noticed() {
     assert!(matches!(workspace.resolve("x (deleted)"), Err(WorkspaceError::Changed(_))));
     fs::remove_dir_all(real.join("moved")).unwrap();
     assert!(workspace.resolve("x (deleted)").is_err());
+}
+
+/// The kernel tells the path of a deleted entry as `x (deleted)`, which is the name of another file here.
+#[test]
+fn a_file_that_is_deleted_meanwhile_never_lends_its_name_to_another() {
+    let place = tempfile::tempdir().unwrap();
+    let real = fs::canonicalize(place.path()).unwrap();
+    fs::write(real.join("x (deleted)"), "another").unwrap();
+    let workspace = open(&real, Path::new("/nonexistent-state")).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fs::write(real.join("x"), "x").unwrap();
+                fs::remove_file(real.join("x")).unwrap();
+            }
+        });
+        let _end = Ends(&done);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) {
+            if let Ok(found) = workspace.resolve("x") {
+                assert_eq!(found.path, absolute(&real.join("x")));
+            }
+        }
+    });
 }

@@ -13,7 +13,7 @@ use std::{
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mkfifoat, mknodat, renameat_with};
 
 use super::*;
-use crate::workspace::WorkspaceError;
+use crate::workspace::{WorkspaceError, tests::Ends};
 
 #[test]
 fn a_link_that_leads_out_is_refused_by_every_tool() {
@@ -137,6 +137,29 @@ fn a_swap_after_the_decision_fails_instead_of_leading_elsewhere() {
 }
 
 #[test]
+fn a_swap_for_a_link_that_stays_inside_fails_too_because_policy_judged_another_path() {
+    let lab = Lab::new();
+    lab.write("d/key", "judged");
+    lab.write("private/key", CANARY);
+    let works = [
+        ("fs.read", json!({"path": "d/key"})),
+        ("fs.list", json!({"path": "d"})),
+        ("fs.search", json!({"path": "d", "pattern": "canary"})),
+        ("fs.write", json!({"path": "d/key", "content": "x"})),
+    ]
+    .map(|(tool, args)| lab.file_work(tool, args).unwrap());
+    fs::rename(lab.inside("d"), lab.inside("elsewhere")).unwrap();
+    for target in ["private", "state"] {
+        symlink(target, lab.inside("d")).unwrap();
+        for work in &works {
+            assert!(matches!(lab.perform(work), Err(FileError::Workspace(WorkspaceError::Changed(_)))), "{work:?}");
+        }
+        assert_eq!(lab.content(&format!("{target}/key")), CANARY);
+        fs::remove_file(lab.inside("d")).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_appeared_or_vanished_after_the_decision_is_left_alone() {
     let lab = Lab::new();
     let new = lab.file_work("fs.write", json!({"path": "new", "content": "x"})).unwrap();
@@ -166,6 +189,7 @@ fn swapping_a_directory_and_a_link_never_reveals_or_changes_what_is_outside() {
                 renameat_with(CWD, lab.inside("d"), CWD, lab.inside("link"), RenameFlags::EXCHANGE).unwrap();
             }
         });
+        let _end = Ends(&done);
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(2) {
             for (tool, args) in [
@@ -183,7 +207,6 @@ fn swapping_a_directory_and_a_link_never_reveals_or_changes_what_is_outside() {
                 }
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(succeeded > 0, "the race was never won, so nothing was shown");
     assert_eq!(fs::read_to_string(lab.outside("secret")).unwrap(), CANARY);
@@ -243,7 +266,9 @@ fn all_of_this_holds_for_an_ordinary_user_too() {
     #[expect(clippy::disallowed_methods, reason = "the test runs itself again as another user")]
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy).current_dir("/");
-    command.args(["tools::tests::", "--skip", "all_of_this_holds_for_an_ordinary_user_too"]).env("TMPDIR", "/tmp");
+    command
+        .args(["tools::tests::", "workspace::tests::", "--skip", "all_of_this_holds_for_an_ordinary_user_too"])
+        .env("TMPDIR", "/tmp");
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");

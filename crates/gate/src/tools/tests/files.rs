@@ -158,12 +158,19 @@ fn what_policy_keeps_back_below_the_start_is_skipped_and_counted() {
     lab.write("open/a", "needle");
     lab.write("open/.env", "needle");
     lab.write("closed/b", "needle");
-    let may_read = |path: &AbsolutePath| !path.as_str().contains("closed") && path.file_name() != ".env";
+    let may_read = |path: &AbsolutePath| !["closed", ".env"].contains(&path.file_name());
     let work = lab.file_work("fs.search", json!({"pattern": "needle"})).unwrap();
     let heed = Heed { stop: &|| false, may_read: &may_read };
     let found = perform(&work, &lab.workspace, &OutputCaps::default(), heed).unwrap();
     assert_eq!(found["matches"], json!([{"name": "open/a", "line": 1, "text": "needle", "cut": false}]));
     assert_eq!(found["withheld"], json!(2));
+    let work = lab.file_work("fs.list", json!({"depth": 2})).unwrap();
+    let listed = perform(&work, &lab.workspace, &OutputCaps::default(), heed).unwrap();
+    let names: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    assert_eq!(
+        (names, &listed["withheld"]),
+        (vec![json!("closed"), json!("open"), json!("open/.env"), json!("open/a")], &json!(1))
+    );
 }
 
 #[test]
