@@ -1,1 +1,41 @@
 //! Runs plans: tier B (limits) and, on Linux, everything below it that touches the kernel.
+//!
+//! A [`ProcessPlan`] says completely what is to run; a [`SandboxProcessRunner`] runs it and yields an [`Outcome`], which says how
+//! it ended, what it wrote and which [`Layer`]s really held it. [`run_constrained_process`] is the short way through.
+//!
+//! ```text
+//! daemon ── posix_spawn ──► init ── fork ──► program ──► its children
+//!    └── control socket ─────┘ └── subreaper: every orphan comes back to it
+//! ```
+//! The init is a small static program, built with this crate and kept in a sealed memory file. It sets the layers up between
+//! fork and exec, so the daemon never forks, whatever it holds in memory; and it ends the whole tree when the program ends, when
+//! the time is up, when it is asked to, and when the daemon is gone.
+//!
+//! Guarantees: a plan runs as it says or not at all; nothing outlives a call; output is bounded in memory and never stops the
+//! program; the daemon's own state directory is hidden where the kernel has Landlock.
+//! Does not: decide whether a plan may run. That is for the crate that calls this one. Tier B isolates nothing else:
+//! [`TIER_B_DOES_NOT`] says so wherever it is attested.
+
+mod environment;
+mod error;
+mod guard;
+mod image;
+mod init;
+mod orphans;
+mod outcome;
+mod plan;
+#[path = "../init/protocol.rs"]
+#[allow(dead_code, reason = "the other side reads orders and writes reports")]
+mod protocol;
+mod runner;
+mod running;
+mod stream;
+mod supervision;
+
+pub use environment::{DEFAULT_ENVIRONMENT, EnvironmentError, SAFE_PATH, environment};
+pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
+pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};
+pub use plan::{EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan};
+pub use runner::{RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
+pub use running::{RunningProcess, Stopper};
+pub use stream::{OutputChunk, OutputStream};

@@ -1,0 +1,432 @@
+//! The init's contact with the kernel: every `unsafe` block of it is here, behind functions that are safe to call.
+//!
+//! Guarantees: a failed call is an [`Errno`], never a panic; no function keeps a pointer beyond its call.
+//! Does not: decide anything. Linux with 64-bit words only, as the layouts below are.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void},
+    mem, ptr,
+    time::Duration,
+};
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the structures of this module are those of 64-bit Linux");
+
+/// The kernel's reason for a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+pub const EPERM: i32 = 1;
+pub const EINTR: i32 = 4;
+pub const EINVAL: i32 = 22;
+
+pub const SIGKILL: c_int = 9;
+pub const SIGTERM: c_int = 15;
+pub const SIGCHLD: c_int = 17;
+pub const SIGSTOP: c_int = 19;
+
+/// Starts a session of which the caller is the leader.
+pub fn setsid() -> Result<(), Errno> {
+    // SAFETY: takes no pointers.
+    check(unsafe { ffi::setsid() }).map(drop)
+}
+
+/// `prctl` with one number.
+pub fn prctl(option: Prctl, value: usize) -> Result<(), Errno> {
+    // SAFETY: none of the options in `Prctl` takes a pointer.
+    check(unsafe { ffi::prctl(option as c_int, value as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }).map(drop)
+}
+
+/// Sets the name that process listings show.
+pub fn set_name(name: &CStr) {
+    const PR_SET_NAME: c_int = 15;
+    // SAFETY: the kernel copies at most 16 bytes of the string and stops at its NUL.
+    unsafe { ffi::prctl(PR_SET_NAME, name.as_ptr(), 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) };
+}
+
+/// The `prctl` options in use, none of which takes a pointer.
+#[derive(Debug, Clone, Copy)]
+pub enum Prctl {
+    SetParentDeathSignal = 1,
+    SetDumpable = 4,
+    SetChildSubreaper = 36,
+    SetNoNewPrivs = 38,
+}
+
+/// Blocks every signal that can be blocked, and returns a descriptor that is readable when a child has changed.
+pub fn take_signals() -> Result<c_int, Errno> {
+    const SIG_SETMASK: c_int = 2;
+    const SFD_NONBLOCK_CLOEXEC: c_int = 0o2_004_000;
+    let mut all = ffi::SigSet([u64::MAX; 16]);
+    let child = ffi::SigSet::only(SIGCHLD);
+    // SAFETY: both sets are as large as the C library's and live through the calls.
+    unsafe {
+        check(ffi::sigprocmask(SIG_SETMASK, &raw mut all, ptr::null_mut()))?;
+        check(ffi::signalfd(-1, &raw const child, SFD_NONBLOCK_CLOEXEC))
+    }
+}
+
+/// Gives every signal its default action and blocks none, as a program expects them.
+pub fn release_signals() {
+    const SIG_SETMASK: c_int = 2;
+    let mut none = ffi::SigSet([0; 16]);
+    for signal in (1..=64).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
+        // SAFETY: zero is the default action; the C library refuses the signals it reserves for itself.
+        unsafe { ffi::signal(signal, 0) };
+    }
+    // SAFETY: the set is as large as the C library's and lives through the call.
+    unsafe { ffi::sigprocmask(SIG_SETMASK, &raw mut none, ptr::null_mut()) };
+}
+
+/// Forks. The caller must have one thread only, which the init has.
+pub fn fork() -> Result<c_int, Errno> {
+    // SAFETY: with a single thread no lock can be held by anybody else in the child.
+    check(unsafe { ffi::fork() })
+}
+
+/// Ends the process at once.
+pub fn exit(code: c_int) -> ! {
+    // SAFETY: does not return and runs no handlers.
+    unsafe { ffi::_exit(code) }
+}
+
+pub fn own_pid() -> c_int {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { ffi::getpid() }
+}
+
+pub fn parent_pid() -> c_int {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { ffi::getppid() }
+}
+
+pub fn user_id() -> c_uint {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { ffi::getuid() }
+}
+
+/// One child that ended, if one is waiting to be collected; an error when there are no children at all.
+pub fn collect_child() -> Result<Option<(c_int, c_int)>, Errno> {
+    const WNOHANG: c_int = 1;
+    let mut status = 0;
+    // SAFETY: `status` lives through the call.
+    let pid = check(unsafe { ffi::waitpid(-1, &raw mut status, WNOHANG) })?;
+    Ok((pid != 0).then_some((pid, status)))
+}
+
+/// What all collected children used: user and system time in microseconds, largest resident set in kilobytes.
+pub fn children_usage() -> (u64, u64, u64) {
+    const RUSAGE_CHILDREN: c_int = -1;
+    let mut usage = ffi::Rusage::default();
+    // SAFETY: `usage` has the kernel's layout and lives through the call.
+    unsafe { ffi::getrusage(RUSAGE_CHILDREN, &raw mut usage) };
+    let microseconds = |[seconds, micros]: [i64; 2]| (seconds * 1_000_000 + micros).cast_unsigned();
+    (microseconds(usage.user), microseconds(usage.system), usage.max_rss.cast_unsigned())
+}
+
+/// Sends a signal to a process, or to a group when negative.
+pub fn kill(pid: c_int, signal: c_int) {
+    // SAFETY: takes no pointers.
+    unsafe { ffi::kill(pid, signal) };
+}
+
+/// A descriptor that keeps meaning this process even when its number is used again.
+pub fn pidfd_open(pid: c_int) -> Result<c_int, Errno> {
+    const SYS_PIDFD_OPEN: c_long = 434;
+    // SAFETY: takes no pointers.
+    check_long(unsafe { ffi::syscall(SYS_PIDFD_OPEN, pid, 0) })
+}
+
+pub fn pidfd_send_signal(pidfd: c_int, signal: c_int) {
+    const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
+    // SAFETY: a null siginfo asks the kernel to fill it in.
+    unsafe { ffi::syscall(SYS_PIDFD_SEND_SIGNAL, pidfd, signal, ptr::null::<c_void>(), 0) };
+}
+
+/// Which descriptors are readable or closed by the other side, after at most `timeout`.
+pub fn poll<const N: usize>(fds: [c_int; N], timeout: Duration) -> [bool; N] {
+    const POLLIN: i16 = 1;
+    let mut polled = fds.map(|fd| ffi::PollFd { fd, events: POLLIN, revents: 0 });
+    // Rounded up: a timeout that is rounded down to zero would spin.
+    let timeout = c_int::try_from(timeout.as_millis().saturating_add(1)).unwrap_or(c_int::MAX);
+    // SAFETY: the array has N entries and lives through the call; negative descriptors are skipped by the kernel.
+    unsafe { ffi::poll(polled.as_mut_ptr(), N as c_ulong, timeout) };
+    polled.map(|entry| entry.revents != 0)
+}
+
+pub fn pipe() -> Result<[c_int; 2], Errno> {
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    check(unsafe { ffi::pipe2(fds.as_mut_ptr(), O_CLOEXEC) })?;
+    Ok(fds)
+}
+
+pub fn read(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: the kernel writes at most the buffer's length.
+        let read = unsafe { ffi::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        match check_size(read) {
+            Err(Errno(EINTR)) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Writes everything, or fails. A closed socket or pipe is an error here: the init has SIGPIPE blocked.
+pub fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        // SAFETY: the kernel reads at most the slice's length.
+        let written = unsafe { ffi::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        match check_size(written) {
+            Err(Errno(EINTR)) => {}
+            Err(errno) => return Err(errno),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
+/// Receives bytes and up to two descriptors, which close on exec.
+pub fn receive(socket: c_int, buffer: &mut [u8], fds: &mut Vec<c_int>) -> Result<usize, Errno> {
+    const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
+    const RIGHTS: (c_int, c_int) = (1, 1);
+    let mut control = ffi::Control::default();
+    let mut part = ffi::IoVec { base: buffer.as_mut_ptr().cast(), length: buffer.len() };
+    let mut message = ffi::Message {
+        name: ptr::null_mut(),
+        name_length: 0,
+        parts: &raw mut part,
+        part_count: 1,
+        control: (&raw mut control).cast(),
+        control_length: mem::size_of::<ffi::Control>(),
+        flags: 0,
+    };
+    // SAFETY: every pointer in the message is to a local or to `buffer`, with its true length.
+    let received = check_size(unsafe { ffi::recvmsg(socket, &raw mut message, MSG_CMSG_CLOEXEC) })?;
+    if (control.level, control.kind) == RIGHTS && message.control_length > 0 {
+        let header = mem::size_of::<usize>() + 2 * mem::size_of::<c_int>();
+        let count = control.length.saturating_sub(header) / mem::size_of::<c_int>();
+        fds.extend(control.fds.iter().take(count));
+    }
+    Ok(received)
+}
+
+/// Makes `to` a copy of `from` that stays open on exec.
+pub fn duplicate(from: c_int, to: c_int) -> Result<(), Errno> {
+    // SAFETY: takes no pointers.
+    check(unsafe { ffi::dup2(from, to) }).map(drop)
+}
+
+pub fn close(fd: c_int) {
+    // SAFETY: the callers own what they close.
+    unsafe { ffi::close(fd) };
+}
+
+/// Marks every descriptor from `first` on to be closed on exec.
+pub fn close_on_exec_from(first: c_int) -> Result<(), Errno> {
+    const SYS_CLOSE_RANGE: c_long = 436;
+    const CLOSE_RANGE_CLOEXEC: c_uint = 4;
+    // SAFETY: takes no pointers.
+    check_long(unsafe { ffi::syscall(SYS_CLOSE_RANGE, first, c_uint::MAX, CLOSE_RANGE_CLOEXEC) }).map(drop)
+}
+
+/// A descriptor that names a file without opening it, or the file itself for reading.
+pub fn open(path: &CStr, how: Open) -> Result<c_int, Errno> {
+    // SAFETY: the path ends with NUL.
+    check(unsafe { ffi::open(path.as_ptr(), how as c_int) })
+}
+
+/// The ways in which the init opens files; all close on exec.
+#[derive(Debug, Clone, Copy)]
+pub enum Open {
+    /// For reading.
+    Read = O_CLOEXEC as isize,
+    /// As a name only, of the file itself and not of what a link points to.
+    Name = (O_CLOEXEC | O_PATH | O_NOFOLLOW) as isize,
+}
+
+const O_CLOEXEC: c_int = 0o2_000_000;
+const O_PATH: c_int = 0o10_000_000;
+#[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
+const O_NOFOLLOW: c_int = 0o100_000;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
+const O_NOFOLLOW: c_int = 0o400_000;
+
+pub fn enter(directory: c_int) -> Result<(), Errno> {
+    // SAFETY: takes no pointers.
+    check(unsafe { ffi::fchdir(directory) }).map(drop)
+}
+
+/// The hard limit of a resource.
+pub fn hard_limit(resource: c_int) -> Result<u64, Errno> {
+    let mut limit = [0; 2];
+    // SAFETY: the kernel's structure is two 64-bit numbers.
+    check(unsafe { ffi::getrlimit(resource, limit.as_mut_ptr()) })?;
+    let [_, hard] = limit;
+    Ok(hard)
+}
+
+pub fn set_limit(resource: c_int, soft: u64, hard: u64) -> Result<(), Errno> {
+    let limit = [soft, hard];
+    // SAFETY: the kernel's structure is two 64-bit numbers.
+    check(unsafe { ffi::setrlimit(resource, limit.as_ptr()) }).map(drop)
+}
+
+/// The version of Landlock that the kernel has enabled.
+pub fn landlock_version() -> Result<u32, Errno> {
+    const VERSION: c_uint = 1;
+    // SAFETY: with this flag the kernel takes no structure.
+    let version = unsafe { ffi::syscall(SYS_LANDLOCK_CREATE_RULESET, ptr::null::<c_void>(), 0_usize, VERSION) };
+    Ok(check_long(version)?.cast_unsigned())
+}
+
+/// A rule set that handles these accesses and scopes.
+pub fn landlock_create(access: u64, scoped: u64) -> Result<c_int, Errno> {
+    let attributes = [access, 0, scoped];
+    // A kernel without scopes knows a shorter structure, and refuses a longer one unless its tail is zero.
+    let size = mem::size_of_val(&attributes);
+    // SAFETY: the structure is three 64-bit numbers: file accesses, network accesses, scopes.
+    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_CREATE_RULESET, attributes.as_ptr(), size, 0) })
+}
+
+/// Lets these accesses happen beneath a file.
+pub fn landlock_allow(ruleset: c_int, beneath: c_int, access: u64) -> Result<(), Errno> {
+    const SYS_LANDLOCK_ADD_RULE: c_long = 445;
+    const PATH_BENEATH: c_int = 1;
+    let rule = ffi::PathBeneath { access, parent: beneath };
+    // SAFETY: the structure is packed as the kernel declares it, and lives through the call.
+    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_ADD_RULE, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
+}
+
+/// Puts the calling process under a rule set.
+pub fn landlock_restrict(ruleset: c_int) -> Result<(), Errno> {
+    const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
+    // SAFETY: takes no pointers.
+    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0) }).map(drop)
+}
+
+/// Becomes another program. Returns only when that fails.
+pub fn execute(program: &CStr, args: &[&CStr], env: &[&CStr]) -> Errno {
+    let pointers = |strings: &[&CStr]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (args, env) = (pointers(args), pointers(env));
+    // SAFETY: both lists end with a null pointer, and every string in them with NUL.
+    unsafe { ffi::execve(program.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    last_error()
+}
+
+const SYS_LANDLOCK_CREATE_RULESET: c_long = 444;
+
+fn check(result: c_int) -> Result<c_int, Errno> {
+    if result < 0 { Err(last_error()) } else { Ok(result) }
+}
+
+fn check_long(result: c_long) -> Result<c_int, Errno> {
+    c_int::try_from(result).map_err(|_| Errno(EINVAL)).and_then(check)
+}
+
+fn check_size(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| last_error())
+}
+
+fn last_error() -> Errno {
+    // SAFETY: the C library's location is valid for the calling thread.
+    Errno(unsafe { *ffi::__errno_location() })
+}
+
+/// What the C library offers, as its headers say.
+mod ffi {
+    use super::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
+
+    /// `sigset_t`: 1024 bits, whatever the kernel uses of them.
+    #[repr(C)]
+    pub struct SigSet(pub [u64; 16]);
+
+    impl SigSet {
+        pub fn only(signal: c_int) -> Self {
+            let mut set = [0; 16];
+            set[0] = 1 << (signal - 1);
+            Self(set)
+        }
+    }
+
+    #[repr(C)]
+    pub struct PollFd {
+        pub fd: c_int,
+        pub events: i16,
+        pub revents: i16,
+    }
+
+    #[repr(C)]
+    pub struct IoVec {
+        pub base: *mut c_void,
+        pub length: usize,
+    }
+
+    #[repr(C)]
+    pub struct Message {
+        pub name: *mut c_void,
+        pub name_length: c_uint,
+        pub parts: *mut IoVec,
+        pub part_count: usize,
+        pub control: *mut c_void,
+        pub control_length: usize,
+        pub flags: c_int,
+    }
+
+    /// `cmsghdr` with room for two descriptors behind it.
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct Control {
+        pub length: usize,
+        pub level: c_int,
+        pub kind: c_int,
+        pub fds: [c_int; 2],
+    }
+
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct Rusage {
+        pub user: [i64; 2],
+        pub system: [i64; 2],
+        pub max_rss: i64,
+        pub rest: [i64; 13],
+    }
+
+    #[repr(C, packed)]
+    pub struct PathBeneath {
+        pub access: u64,
+        pub parent: c_int,
+    }
+
+    unsafe extern "C" {
+        pub fn setsid() -> c_int;
+        pub fn prctl(option: c_int, ...) -> c_int;
+        pub fn sigprocmask(how: c_int, set: *mut SigSet, old: *mut SigSet) -> c_int;
+        pub fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
+        pub fn signal(signal: c_int, handler: usize) -> usize;
+        pub fn fork() -> c_int;
+        pub fn _exit(code: c_int) -> !;
+        pub fn getpid() -> c_int;
+        pub fn getppid() -> c_int;
+        pub fn getuid() -> c_uint;
+        pub fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+        pub fn getrusage(who: c_int, usage: *mut Rusage) -> c_int;
+        pub fn kill(pid: c_int, signal: c_int) -> c_int;
+        pub fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
+        pub fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
+        pub fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
+        pub fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
+        pub fn recvmsg(socket: c_int, message: *mut Message, flags: c_int) -> isize;
+        pub fn dup2(from: c_int, to: c_int) -> c_int;
+        pub fn close(fd: c_int) -> c_int;
+        pub fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+        pub fn fchdir(fd: c_int) -> c_int;
+        pub fn getrlimit(resource: c_int, limit: *mut u64) -> c_int;
+        pub fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
+        pub fn execve(program: *const c_char, args: *const *const c_char, env: *const *const c_char) -> c_int;
+        pub fn syscall(number: c_long, ...) -> c_long;
+        pub fn __errno_location() -> *mut c_int;
+    }
+}

@@ -1,0 +1,81 @@
+//! Landlock: hides directories from the program and keeps its signals within its tree.
+//!
+//! Guarantees: nothing at or beneath a hidden directory can be opened, listed, made, renamed, truncated or removed, by root
+//! neither. No signal reaches a process outside the tree. A kernel that has Landlock but refuses a step stops the start.
+//! Does not: hide sockets from `connect`, nor what is mounted a second time elsewhere.
+//!
+//! Landlock can only allow, and what it allows holds for everything beneath. So the directories *above* a hidden one get no
+//! rule of their own, and each of their other entries gets one. That costs the program something: it can neither list those
+//! directories nor make, rename or remove entries directly in them, and it cannot mount.
+
+use std::{
+    ffi::CString,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    kernel::{self, Errno, Open},
+    protocol::layer,
+};
+
+/// Puts the calling process under the rules and returns the layers that are active for it, with the version of Landlock.
+pub fn restrict(hidden: &[PathBuf]) -> Result<(u64, u32), Errno> {
+    let Ok(version) = kernel::landlock_version() else { return Ok((0, 0)) };
+    let hides = !hidden.is_empty() && version >= HIDING_SINCE;
+    let scopes = version >= SCOPES_SINCE;
+    if !hides && !scopes {
+        return Ok((0, version));
+    }
+    let ruleset = kernel::landlock_create(if hides { EVERYTHING } else { 0 }, if scopes { SCOPE_SIGNAL } else { 0 })?;
+    if hides {
+        allow_around(ruleset, Path::new("/"), hidden)?;
+    }
+    kernel::landlock_restrict(ruleset)?;
+    kernel::close(ruleset);
+    let bit = |active, layer| if active { layer } else { 0 };
+    Ok((bit(hides, layer::HIDDEN_PATHS) | bit(scopes, layer::SIGNAL_SCOPE), version))
+}
+
+/// Allows every entry of `directory` except those that are hidden or lead to something hidden, where it goes deeper.
+fn allow_around(ruleset: i32, directory: &Path, hidden: &[PathBuf]) -> Result<(), Errno> {
+    // A directory that cannot be listed allows nothing beneath it: hiding too much is the safe side.
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if hidden.iter().any(|hidden| *hidden == path) {
+            continue;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        if hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+            allow_around(ruleset, &path, hidden)?;
+        } else if !kind.is_symlink() {
+            allow(ruleset, &path, if kind.is_dir() { EVERYTHING } else { OF_FILES })?;
+        }
+    }
+    Ok(())
+}
+
+fn allow(ruleset: i32, path: &Path, access: u64) -> Result<(), Errno> {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return Ok(()) };
+    // What has vanished since, or cannot be named by this user, needs no rule.
+    let Ok(file) = kernel::open(&path, Open::Name) else { return Ok(()) };
+    let allowed = kernel::landlock_allow(ruleset, file, access);
+    kernel::close(file);
+    match allowed {
+        // A directory became a file in between; it is left out.
+        Err(Errno(kernel::EINVAL)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Version 2 can let files move between directories, version 3 can hold back `truncate`: before those, hiding would either break
+/// ordinary programs or be no hiding.
+const HIDING_SINCE: u32 = 3;
+const SCOPES_SINCE: u32 = 6;
+const SCOPE_SIGNAL: u64 = 1 << 1;
+/// All fifteen accesses of version 3, `execute` to `truncate`.
+const EVERYTHING: u64 = 0x7fff;
+/// The accesses that a file can have: execute, write, read, truncate.
+const OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14;

@@ -1,0 +1,46 @@
+//! Resource limits of the program, each lowered to what the init itself may have.
+//!
+//! Guarantees: a limit is never raised, and one that cannot be set stops the start. No core files are written.
+//! Does not: bound the tree as a whole, except in its number of processes. The others count for each process on its own.
+
+use crate::{
+    kernel::{self, Errno},
+    protocol::{Order, layer},
+};
+
+/// Sets every limit of the order and returns the layers that are active for it.
+pub fn set(order: &Order) -> Result<u64, Errno> {
+    lower(CORE, 0, 0)?;
+    // SIGXCPU first, which a program may handle to leave something behind; SIGKILL a second later.
+    lower(CPU, order.cpu_seconds, order.cpu_seconds.saturating_add(1))?;
+    lower(ADDRESS_SPACE, order.address_space, order.address_space)?;
+    lower(FILE_SIZE, order.file_size, order.file_size)?;
+    lower(OPEN_FILES, order.open_files, order.open_files)?;
+    let Some(tasks) = tasks_on_this_machine() else { return Ok(layer::LIMITS) };
+    // The kernel counts every task of the user, the desktop's included, so a plain number would either stop the first fork or
+    // nothing. All tasks of the machine are an upper bound of the user's that costs one read: the program gets at least what it
+    // was given and at most as many more as other users have.
+    let processes = tasks.saturating_add(order.processes);
+    lower(PROCESSES, processes, processes)?;
+    // The kernel holds root to no such limit.
+    let held = if kernel::user_id() == 0 { 0 } else { layer::PROCESS_LIMIT };
+    Ok(layer::LIMITS | held)
+}
+
+fn lower(resource: i32, soft: u64, hard: u64) -> Result<(), Errno> {
+    let most = kernel::hard_limit(resource)?;
+    kernel::set_limit(resource, soft.min(most), hard.min(most))
+}
+
+/// The second number of the fourth field of `/proc/loadavg`.
+fn tasks_on_this_machine() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+const CPU: i32 = 0;
+const FILE_SIZE: i32 = 1;
+const CORE: i32 = 4;
+const PROCESSES: i32 = 6;
+const OPEN_FILES: i32 = 7;
+const ADDRESS_SPACE: i32 = 9;

@@ -1,0 +1,45 @@
+//! The init: a small program between the daemon and one tool, which starts the tool, watches it and leaves nothing behind.
+//!
+//! The daemon starts it with the control socket as standard input and the tool's output pipes as the other two streams. It reads
+//! one order, forks the tool, and ends the tool's whole tree when the tool ends, when the wall clock runs out, when the daemon
+//! asks for it and when the daemon is gone.
+//! Guarantees: it exits only when no descendant is left. Nothing of the daemon's memory is forked, whatever its size.
+//! Refuses: to start a tool with fewer layers than its reports say.
+
+#![no_main]
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "the one place where the init meets the kernel")]
+mod kernel;
+mod landlock;
+mod limits;
+mod program;
+#[allow(dead_code, reason = "the other side writes orders and reads reports")]
+mod protocol;
+mod supervisor;
+mod tree;
+
+use crate::{kernel::Prctl, protocol::Step};
+
+/// Called by the C library. The standard library's own preparations are not needed and would cost time.
+#[allow(unsafe_code, reason = "the C library looks for this name")]
+#[unsafe(no_mangle)]
+extern "C" fn main() -> i32 {
+    if let Err((step, errno)) = run() {
+        supervisor::report(&protocol::Report::Refused { step, errno: errno.0 });
+    }
+    0
+}
+
+fn run() -> Result<(), (Step, kernel::Errno)> {
+    let at = |step| move |errno| (step, errno);
+    kernel::set_name(c"palyra-init");
+    // Out of the daemon's process group: Ctrl-C on its terminal is for the daemon to handle.
+    kernel::setsid().map_err(at(Step::Supervise))?;
+    // SECURITY: a tool of the same user could otherwise trace the init and have it do anything.
+    kernel::prctl(Prctl::SetDumpable, 0).map_err(at(Step::Supervise))?;
+    kernel::prctl(Prctl::SetChildSubreaper, 1).map_err(at(Step::Supervise))?;
+    let signals = kernel::take_signals().map_err(at(Step::Supervise))?;
+    let (order, fds) = supervisor::read_order().map_err(at(Step::Order))?;
+    supervisor::supervise(&order, &fds, signals)
+}

@@ -1,0 +1,331 @@
+//! What the daemon and the init say to each other, over one stream socket. Both sides compile this file.
+//!
+//! The daemon sends one [`Order`], later perhaps one [`STOP`] byte. The init answers with [`Report`]s: either one `Refused`, or
+//! one `Started` and then one `Ended`. The end of the stream in one direction means that the other side is gone.
+//! Guarantees: reading never panics and never allocates more than the bytes that arrived.
+//! Does not: version itself. Both sides come from the same build.
+
+/// The byte that asks the init to end the tree early.
+pub const STOP: u8 = b'!';
+
+/// Longest order that is read. The kernel's own limit for arguments and environment is lower.
+pub const MAX_ORDER: usize = 16 << 20;
+
+/// How long a tree has between SIGTERM and SIGKILL.
+pub const GRACE_MS: u64 = 200;
+
+/// The length of a report.
+pub const REPORT_LENGTH: usize = 56;
+
+/// What the init is to run. The working directory and, if given, standard input travel beside it as descriptors, in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    /// The program's path; empty asks for a rehearsal that sets every layer up and runs nothing.
+    pub program: Vec<u8>,
+    /// The arguments, the program's own name first.
+    pub args: Vec<Vec<u8>>,
+    /// The environment as `NAME=value`.
+    pub env: Vec<Vec<u8>>,
+    /// Directories to hide, resolved and absolute.
+    pub hidden: Vec<Vec<u8>>,
+    /// Milliseconds until the tree is ended.
+    pub wall_ms: u64,
+    /// Seconds of processor time for each process.
+    pub cpu_seconds: u64,
+    /// Bytes of address space for each process.
+    pub address_space: u64,
+    /// Processes and threads beyond those that exist.
+    pub processes: u64,
+    /// Bytes of the longest file that may be written.
+    pub file_size: u64,
+    /// Descriptors for each process.
+    pub open_files: u64,
+    /// Whether standard input comes along.
+    pub has_stdin: bool,
+}
+
+impl Order {
+    /// The order as bytes, its own length first.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; 4];
+        for number in self.numbers() {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        put(&mut out, &self.program);
+        for list in [&self.args, &self.env, &self.hidden] {
+            out.extend_from_slice(&length(list.len()));
+            list.iter().for_each(|item| put(&mut out, item));
+        }
+        let body = length(out.len().saturating_sub(4));
+        out.iter_mut().zip(body).for_each(|(place, byte)| *place = byte);
+        out
+    }
+
+    /// Reads what [`Order::encode`] wrote, without the leading length.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mut order = Self {
+            wall_ms: number(&mut rest)?,
+            cpu_seconds: number(&mut rest)?,
+            address_space: number(&mut rest)?,
+            processes: number(&mut rest)?,
+            file_size: number(&mut rest)?,
+            open_files: number(&mut rest)?,
+            has_stdin: number(&mut rest)? == 1,
+            ..Self::default()
+        };
+        order.program = take(&mut rest)?;
+        for list in [&mut order.args, &mut order.env, &mut order.hidden] {
+            for _ in 0..count(&mut rest)? {
+                list.push(take(&mut rest)?);
+            }
+        }
+        rest.is_empty().then_some(order)
+    }
+
+    fn numbers(&self) -> [u64; 7] {
+        [
+            self.wall_ms,
+            self.cpu_seconds,
+            self.address_space,
+            self.processes,
+            self.file_size,
+            self.open_files,
+            u64::from(self.has_stdin),
+        ]
+    }
+}
+
+/// What the init has to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The program was not started; nothing is left of the attempt.
+    Refused {
+        /// The step that failed.
+        step: Step,
+        /// The kernel's reason.
+        errno: i32,
+    },
+    /// The program runs.
+    Started {
+        /// Its process id, which is also its session.
+        pid: u32,
+        /// The layers that are active, as [`layer`] bits.
+        layers: u64,
+        /// The version of Landlock, zero without it.
+        landlock: u32,
+    },
+    /// Nothing of the tree is left.
+    Ended {
+        /// Why it ended.
+        cause: Cause,
+        /// The program's wait status.
+        status: i32,
+        /// What the whole tree used.
+        usage: TreeUsage,
+    },
+}
+
+/// What a tree used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeUsage {
+    /// Processor time in user mode, in microseconds.
+    pub user_us: u64,
+    /// Processor time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// The largest resident set of one process, in kilobytes.
+    pub max_rss_kb: u64,
+    /// From the start of the program to its end, in microseconds.
+    pub wall_us: u64,
+}
+
+impl Report {
+    /// The report as [`REPORT_LENGTH`] bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let numbers: [u64; 7] = match *self {
+            Self::Refused { step, errno } => [0, step as u64, u64::from(errno.cast_unsigned()), 0, 0, 0, 0],
+            Self::Started { pid, layers, landlock } => [1, u64::from(pid), layers, u64::from(landlock), 0, 0, 0],
+            Self::Ended { cause, status, usage } => {
+                let TreeUsage { user_us, system_us, max_rss_kb, wall_us } = usage;
+                [2, cause as u64, u64::from(status.cast_unsigned()), user_us, system_us, max_rss_kb, wall_us]
+            }
+        };
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Reads what [`Report::encode`] wrote.
+    pub fn decode(bytes: &[u8; REPORT_LENGTH]) -> Option<Self> {
+        let mut rest = bytes.as_slice();
+        let tag = number(&mut rest)?;
+        let first = number(&mut rest)?;
+        let second = number(&mut rest)?;
+        match tag {
+            0 => Some(Self::Refused { step: Step::from_code(first)?, errno: signed(second)? }),
+            1 => Some(Self::Started {
+                pid: u32::try_from(first).ok()?,
+                layers: second,
+                landlock: u32::try_from(number(&mut rest)?).ok()?,
+            }),
+            2 => Some(Self::Ended {
+                cause: Cause::from_code(first)?,
+                status: signed(second)?,
+                usage: TreeUsage {
+                    user_us: number(&mut rest)?,
+                    system_us: number(&mut rest)?,
+                    max_rss_kb: number(&mut rest)?,
+                    wall_us: number(&mut rest)?,
+                },
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Declares an enum that travels as a number.
+macro_rules! codes {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[$vmeta])* $variant,)+ }
+
+        impl $name {
+            /// The value that has this number.
+            pub fn from_code(code: u64) -> Option<Self> {
+                [$(Self::$variant,)+].into_iter().find(|value| *value as u64 == code)
+            }
+        }
+    };
+}
+
+codes! {
+    /// The steps to a running program.
+    Step {
+        /// Reading the order.
+        Order,
+        /// Becoming a supervisor.
+        Supervise,
+        /// Forking.
+        Fork,
+        /// Starting a session.
+        Session,
+        /// Connecting standard input, output and error.
+        Streams,
+        /// Entering the working directory.
+        Directory,
+        /// Giving up the gaining of privileges.
+        Privileges,
+        /// Hiding directories and narrowing signals.
+        Landlock,
+        /// Setting limits.
+        Limits,
+        /// Closing descriptors.
+        Descriptors,
+        /// Executing the program.
+        Execute,
+    }
+}
+
+codes! {
+    /// Why a tree ended.
+    Cause {
+        /// The program ended by itself.
+        Itself,
+        /// The wall clock ran out.
+        WallClock,
+        /// The daemon asked for it, or is gone.
+        Asked,
+    }
+}
+
+/// The layers, as bits of what was really set up.
+pub mod layer {
+    /// Its own session.
+    pub const SESSION: u64 = 1;
+    /// Limits on processor time, address space, file size, descriptors; no core files.
+    pub const LIMITS: u64 = 1 << 1;
+    /// A limit on processes, and a user that the kernel holds to it.
+    pub const PROCESS_LIMIT: u64 = 1 << 2;
+    /// No descriptor but the three standard ones.
+    pub const CLOSED_FDS: u64 = 1 << 3;
+    /// No variable but those of the plan.
+    pub const CLEARED_ENVIRONMENT: u64 = 1 << 4;
+    /// No gaining of privileges by set-id programs.
+    pub const NO_NEW_PRIVS: u64 = 1 << 5;
+    /// Directories hidden by Landlock.
+    pub const HIDDEN_PATHS: u64 = 1 << 6;
+    /// No signal leaves the tree.
+    pub const SIGNAL_SCOPE: u64 = 1 << 7;
+    /// Orphans come to the init, which ends them.
+    pub const TREE_KILL: u64 = 1 << 8;
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&length(bytes.len()));
+    out.extend_from_slice(bytes);
+}
+
+fn length(of: usize) -> [u8; 4] {
+    u32::try_from(of).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn take(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let length = count(rest)?;
+    let (bytes, tail) = rest.split_at_checked(length)?;
+    *rest = tail;
+    Some(bytes.to_vec())
+}
+
+fn count(rest: &mut &[u8]) -> Option<usize> {
+    let (bytes, tail) = rest.split_first_chunk::<4>()?;
+    *rest = tail;
+    usize::try_from(u32::from_le_bytes(*bytes)).ok()
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (bytes, tail) = rest.split_first_chunk::<8>()?;
+    *rest = tail;
+    Some(u64::from_le_bytes(*bytes))
+}
+
+fn signed(number: u64) -> Option<i32> {
+    Some(u32::try_from(number).ok()?.cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_arrives_as_it_was_sent() {
+        let order = Order {
+            program: b"/bin/true".to_vec(),
+            args: vec![b"true".to_vec(), Vec::new(), vec![0xff, b'\n']],
+            env: vec![b"A=b".to_vec()],
+            wall_ms: u64::MAX,
+            has_stdin: true,
+            ..Order::default()
+        };
+        let sent = order.encode();
+        let (length, body) = sent.split_first_chunk::<4>().unwrap();
+        assert_eq!(u32::from_le_bytes(*length) as usize, body.len());
+        assert_eq!(Order::decode(body), Some(order));
+        for cut in 0..body.len() {
+            assert_eq!(Order::decode(&body[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_report_arrives_as_it_was_sent() {
+        let usage = TreeUsage { user_us: 1, system_us: 2, max_rss_kb: 3, wall_us: 4 };
+        for report in [
+            Report::Refused { step: Step::Execute, errno: 2 },
+            Report::Started { pid: 77, layers: layer::LIMITS | layer::SIGNAL_SCOPE, landlock: 7 },
+            Report::Ended { cause: Cause::Asked, status: 9, usage },
+            Report::Ended { cause: Cause::Itself, status: -1, usage },
+        ] {
+            let sent: [u8; REPORT_LENGTH] = report.encode().try_into().unwrap();
+            assert_eq!(Report::decode(&sent), Some(report));
+        }
+        assert_eq!(Report::decode(&[0xff; REPORT_LENGTH]), None);
+    }
+}

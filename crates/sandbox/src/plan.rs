@@ -1,0 +1,107 @@
+//! What is to be run, completely: nothing about the process comes from anywhere else.
+//!
+//! Guarantees: plain data whose serialisation is the same for equal plans, so that its digest can be approved and compared.
+//! Does not: check anything. [`crate::SandboxProcessRunner::start`] does, every time.
+
+use std::collections::BTreeMap;
+
+use palyra_types::{host::HostName, path::AbsolutePath, sandbox::EgressEnforcementMode};
+use serde::{Deserialize, Serialize};
+
+/// A process and what holds it. Standard input is given beside the plan, as it may be large.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessPlan {
+    /// The program's file.
+    pub program: AbsolutePath,
+    /// What the program is told its name is; the path when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argv0: Option<String>,
+    /// The arguments, without the program itself.
+    pub args: Vec<String>,
+    /// The working directory, which lies in the workspace.
+    pub cwd: AbsolutePath,
+    /// The whole environment; nothing is inherited. [`crate::environment()`] builds one.
+    pub env: BTreeMap<String, String>,
+    /// The root of the workspace.
+    pub workspace: AbsolutePath,
+    /// Directories hidden by Landlock, where the kernel has it: Palyra's own state.
+    pub hidden: Vec<AbsolutePath>,
+    /// How much it may use.
+    pub limits: Limits,
+    /// How its network is held.
+    pub egress: EgressPlan,
+    /// Whether it may be a program that runs code handed to it.
+    pub interpreters: Interpreters,
+}
+
+/// How much a process may use. The kernel counts each for every process of the tree on its own, unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Milliseconds until the tree is ended.
+    pub wall_ms: u64,
+    /// Seconds of processor time. SIGXCPU at the limit, SIGKILL a second later.
+    pub cpu_seconds: u64,
+    /// Bytes of address space. Runtimes reserve far more than they use, so this stops a runaway, not a large program.
+    pub address_space: u64,
+    /// Processes and threads of the tree, beyond those that the machine has when it starts.
+    ///
+    /// The kernel counts by user, desktop and all, so the program gets at least this many. Root is held to no such limit, and
+    /// the outcome's layers then do not name it.
+    pub processes: u64,
+    /// Bytes of the longest file that may be written.
+    pub file_size: u64,
+    /// Open descriptors.
+    pub open_files: u64,
+    /// Bytes kept of each output stream. What exceeds them is read, counted and discarded.
+    pub output_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall_ms: 120_000,
+            cpu_seconds: 300,
+            // Node reserves some 10 GiB for each WebAssembly memory, and a Java heap a quarter of the machine.
+            address_space: 64 << 30,
+            processes: 512,
+            file_size: 4 << 30,
+            open_files: 4096,
+            output_bytes: 1 << 20,
+        }
+    }
+}
+
+/// How the network of a process is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressPlan {
+    /// The mode. Tier B honours `none` and `preflight` and refuses `strict`, which it cannot enforce.
+    pub mode: EgressEnforcementMode,
+    /// The hosts that the call declares.
+    pub hosts: Vec<EgressHost>,
+}
+
+/// A port of a host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressHost {
+    /// The host.
+    pub host: HostName,
+    /// The port.
+    pub port: u16,
+}
+
+/// Whether programs that run code handed to them are let through.
+///
+/// A guard against the obvious, not a boundary: any program may turn out to run code, `git` with its aliases and hooks to begin
+/// with. What must be contained belongs in a tier that contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interpreters {
+    /// They run like any program.
+    Allow,
+    /// They are refused, by any name; so are scripts, and launchers that name one.
+    Refuse,
+}

@@ -1,0 +1,107 @@
+//! One output stream of a process: read to its end, kept up to a limit, passed on live.
+//!
+//! Guarantees: a stream is always read, so a flood neither blocks nor ends the process; what is kept is the exact beginning; memory
+//! is bounded by the limit and the channel. The live stream is what is kept, less what its reader was too slow for: chunks that
+//! find the channel full are left out and counted, never waited for.
+
+use std::{io, os::fd::OwnedFd};
+
+use tokio::{net::unix::pipe::Receiver, sync::mpsc};
+
+use crate::outcome::Captured;
+
+/// A piece of output, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputChunk {
+    /// Where it was written.
+    pub stream: OutputStream,
+    /// The bytes, which may end in the middle of a character.
+    pub bytes: Vec<u8>,
+}
+
+/// The output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// The reading end of a stream and what came out of it.
+pub struct Stream {
+    which: OutputStream,
+    pipe: Option<Receiver>,
+    captured: Captured,
+    limit: usize,
+    live: mpsc::Sender<OutputChunk>,
+}
+
+impl Stream {
+    /// A stream that keeps `limit` bytes.
+    pub fn new(which: OutputStream, pipe: OwnedFd, limit: u64, live: mpsc::Sender<OutputChunk>) -> io::Result<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Ok(Self { which, pipe: Some(Receiver::from_owned_fd(pipe)?), captured: Captured::default(), limit, live })
+    }
+
+    /// Waits until there is something to read; for ever once the stream has ended.
+    pub async fn readable(&self) {
+        match &self.pipe {
+            Some(pipe) => {
+                let _ = pipe.readable().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads once.
+    pub fn read(&mut self, buffer: &mut [u8]) {
+        let Some(pipe) = &self.pipe else { return };
+        match pipe.try_read(buffer) {
+            Ok(0) => self.pipe = None,
+            Ok(read) => self.take(buffer.get(..read).unwrap_or_default()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => self.pipe = None,
+        }
+    }
+
+    /// Reads what is left after the tree has ended, and closes the stream.
+    ///
+    /// Asks the kernel directly: the runtime may not have heard yet that there is more. Somebody outside the tree may have got hold
+    /// of the pipe and keep it open or filled, so this ends at the first empty read and at the most that a pipe can hold.
+    pub fn finish(mut self, buffer: &mut [u8]) -> Captured {
+        let mut left = LARGEST_PIPE;
+        while let Some(pipe) = self.pipe.as_ref().filter(|_| left > 0) {
+            match rustix::io::read(pipe, &mut *buffer) {
+                Ok(0) => break,
+                Ok(read) => {
+                    left = left.saturating_sub(read);
+                    self.take(buffer.get(..read).unwrap_or_default());
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        self.captured
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let length = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.captured.total = self.captured.total.saturating_add(length(bytes));
+        let room = self.limit.saturating_sub(self.captured.bytes.len());
+        let kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        if kept.is_empty() {
+            return;
+        }
+        self.captured.bytes.extend_from_slice(kept);
+        match self.live.try_reserve() {
+            Ok(place) => place.send(OutputChunk { stream: self.which, bytes: kept.to_vec() }),
+            Err(mpsc::error::TrySendError::Full(())) => self.captured.not_streamed += length(kept),
+            // Nobody listens, and nobody misses anything.
+            Err(mpsc::error::TrySendError::Closed(())) => {}
+        }
+    }
+}
+
+/// What `fs.pipe-max-size` is unless somebody raised it.
+const LARGEST_PIPE: usize = 1 << 20;
