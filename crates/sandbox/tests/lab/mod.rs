@@ -1,0 +1,166 @@
+//! What the tests of the runner share: a workspace, plans for it, and an eye on what is left behind.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use palyra_sandbox::{
+    EgressPlan, Interpreters, Limits, Outcome, ProcessPlan, RunInput, RunningProcess, SandboxProcessRunError,
+    SandboxProcessRunner, run_constrained_process,
+};
+use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
+
+/// A workspace and a runner.
+pub struct Lab {
+    directory: tempfile::TempDir,
+    pub runner: SandboxProcessRunner,
+    /// A variable of every plan, by which its processes are known.
+    pub mark: String,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("workspace")).unwrap();
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { directory, runner: SandboxProcessRunner::new([]).unwrap(), mark }
+    }
+
+    /// The directory above the workspace.
+    pub fn outside(&self) -> PathBuf {
+        fs::canonicalize(self.directory.path()).unwrap()
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.outside().join("workspace")
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.workspace().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub fn executable(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A plan for a program with nothing but the mark in its environment.
+    pub fn plan(&self, program: &str, args: &[&str]) -> ProcessPlan {
+        ProcessPlan {
+            program: absolute(Path::new(program)),
+            argv0: None,
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            cwd: absolute(&self.workspace()),
+            env: BTreeMap::from([("MARK".to_owned(), self.mark.clone())]),
+            workspace: absolute(&self.workspace()),
+            hidden: Vec::new(),
+            limits: Limits::default(),
+            egress: EgressPlan { mode: EgressEnforcementMode::None, hosts: Vec::new() },
+            interpreters: Interpreters::Allow,
+        }
+    }
+
+    pub fn shell(&self, script: &str) -> ProcessPlan {
+        let mut plan = self.plan("/bin/sh", &["-c", script]);
+        plan.env.insert("PATH".to_owned(), palyra_sandbox::SAFE_PATH.to_owned());
+        plan
+    }
+
+    pub fn perl(&self, script: &str) -> ProcessPlan {
+        self.plan("/usr/bin/perl", &["-e", script])
+    }
+
+    pub async fn run(&self, plan: &ProcessPlan) -> Outcome {
+        self.try_run(plan).await.unwrap()
+    }
+
+    pub async fn try_run(&self, plan: &ProcessPlan) -> Result<Outcome, SandboxProcessRunError> {
+        run_constrained_process(&self.runner, plan, RunInput::default(), drop).await
+    }
+
+    pub async fn start(&self, plan: &ProcessPlan) -> RunningProcess {
+        self.runner.start(plan, RunInput::default()).await.unwrap()
+    }
+
+    /// The processes that carry the mark.
+    pub fn processes(&self) -> Vec<u32> {
+        marked(&self.mark)
+    }
+
+    /// How long it takes until no process carries the mark.
+    pub async fn quiet(&self) -> Duration {
+        let began = Instant::now();
+        while !self.processes().is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(10), "still there: {:?}", self.processes());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        began.elapsed()
+    }
+}
+
+/// The processes whose environment has this mark.
+pub fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("MARK={mark}");
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+    })
+    .collect()
+}
+
+pub fn absolute(path: &Path) -> AbsolutePath {
+    AbsolutePath::parse(path.to_str().unwrap()).unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Reads output until it contains `wanted`.
+pub async fn wait_for(running: &mut RunningProcess, wanted: &str) -> String {
+    let mut seen = Vec::new();
+    while let Some(chunk) = running.next_output().await {
+        seen.extend_from_slice(&chunk.bytes);
+        if String::from_utf8_lossy(&seen).contains(wanted) {
+            return String::from_utf8(seen).unwrap();
+        }
+    }
+    panic!("ended without `{wanted}`: {:?}", String::from_utf8_lossy(&seen));
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs all tests of the calling test program once more, as a user without privileges. A run that is such a user's already needs
+/// no other one.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself as another user")]
+pub fn again_as_an_ordinary_user(except: &str) {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = directory.path().join("tests");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=200007", "--regid=200007", "--clear-groups"]).arg(program);
+    command.args(["--test-threads=2", "--skip", except]).env("TMPDIR", "/tmp").current_dir("/");
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(!out.contains("running 0 tests"), "{out}");
+}

@@ -1,0 +1,243 @@
+//! Nothing outlives a call: not what daemonises, ignores, forks or holds on, and not when the daemon itself is killed.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+mod lab;
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use lab::{Lab, marked, text, wait_for};
+use palyra_sandbox::{Ended, Layer, RunInput, SandboxProcessRunErrorKind, StopCause};
+
+/// Ignores what can be ignored, forks twice into sessions of their own, and keeps its output open.
+const STUBBORN: &str = r#"
+    use POSIX qw(setsid);
+    $| = 1;
+    $SIG{$_} = 'IGNORE' for qw(TERM HUP INT QUIT USR1 PIPE);
+    if (!fork) { setsid; if (!fork) { setsid; print "up\n"; sleep 1 while 1 } exit 0 if $ARGV[0]; sleep 1 while 1 }
+    sleep 1 while 1;
+"#;
+
+/// Passes itself on from process to process, faster than a listing can follow.
+const HOPPING: &str = r#"
+    use POSIX qw(setsid);
+    $| = 1; $SIG{TERM} = 'IGNORE'; $SIG{CHLD} = 'IGNORE';
+    for (1 .. 20) { if (!fork) { setsid; while (1) { my $p = fork; next unless defined $p; exit 0 if $p; select undef, undef, undef, 0.001 } } }
+    print "up\n"; sleep 1 while 1;
+"#;
+
+const A_SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn all_of_this_holds_for_an_ordinary_user_too() {
+    lab::again_as_an_ordinary_user("all_of_this_holds_for_an_ordinary_user_too");
+}
+
+#[tokio::test]
+async fn a_stubborn_tree_is_gone_within_a_second_of_the_wall_clock() {
+    let lab = Lab::new();
+    for daemonised in ["", "1"] {
+        let mut plan = lab.plan("/usr/bin/perl", &["-e", STUBBORN, daemonised]);
+        plan.limits.wall_ms = 600;
+        let began = Instant::now();
+        let outcome = lab.run(&plan).await;
+        assert_eq!(lab.processes(), [0; 0]);
+        assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::WallClock, "up\n"));
+        assert!(began.elapsed() < Duration::from_millis(600) + A_SECOND, "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_of_the_caller_counts_when_it_is_the_earlier_one() {
+    let lab = Lab::new();
+    let mut plan = lab.shell("exec sleep 60");
+    let soon = RunInput { stdin: None, deadline: Some(Duration::from_millis(200)) };
+    let began = Instant::now();
+    assert_eq!(lab.runner.start(&plan, soon).await.unwrap().outcome().await.ended, Ended::Deadline);
+    assert!(began.elapsed() < A_SECOND);
+    plan.limits.wall_ms = 200;
+    let late = RunInput { stdin: None, deadline: Some(Duration::from_secs(60)) };
+    assert_eq!(lab.runner.start(&plan, late).await.unwrap().outcome().await.ended, Ended::WallClock);
+}
+
+#[tokio::test]
+async fn a_program_that_listens_to_sigterm_can_say_goodbye() {
+    let lab = Lab::new();
+    let mut running =
+        lab.start(&lab.shell("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done")).await;
+    wait_for(&mut running, "up").await;
+    running.stop(StopCause::Requested);
+    running.stop(StopCause::Shutdown);
+    let outcome = running.outcome().await;
+    assert_eq!(outcome.ended, Ended::Cancelled(StopCause::Requested), "the first cause counts");
+    assert!(text(&outcome.stdout.bytes).ends_with("bye\n"));
+}
+
+#[tokio::test]
+async fn what_is_left_after_a_normal_end_is_gone() {
+    let lab = Lab::new();
+    let script = r#"use POSIX qw(setsid); $SIG{TERM} = 'IGNORE'; if (!fork) { setsid; if (!fork) { setsid; sleep 60 } exit } wait; exit 7"#;
+    let began = Instant::now();
+    let outcome = lab.run(&lab.perl(script)).await;
+    assert_eq!(lab.processes(), [0; 0]);
+    assert_eq!(outcome.ended, Ended::Exited(7));
+    assert!(began.elapsed() < A_SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_storm_of_forks_is_ended() {
+    let lab = Lab::new();
+    let mut running = lab.start(&lab.perl(HOPPING)).await;
+    wait_for(&mut running, "up").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let began = Instant::now();
+    running.stop(StopCause::Requested);
+    let outcome = running.outcome().await;
+    assert_eq!((outcome.ended, lab.processes().len()), (Ended::Cancelled(StopCause::Requested), 0));
+    assert!(began.elapsed() < 2 * A_SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn the_number_of_processes_is_limited_where_the_kernel_does_so() {
+    let lab = Lab::new();
+    let mut plan = lab.perl(
+        "my $n = 0; while ($n < 3000) { my $p = fork; last unless defined $p; if (!$p) { sleep 60 } $n++ } print $n",
+    );
+    plan.limits.processes = 50;
+    let tasks = fs::read_to_string("/proc/loadavg").unwrap();
+    let tasks: usize = tasks.split(' ').nth(3).unwrap().split_once('/').unwrap().1.parse().unwrap();
+    let outcome = lab.run(&plan).await;
+    let forks: usize = text(&outcome.stdout.bytes).parse().unwrap();
+    assert_eq!(lab.processes(), [0; 0]);
+    if outcome.layers.contains(&Layer::ProcessLimit) {
+        assert!((30..=tasks + 200).contains(&forks), "{forks} forks next to {tasks} tasks");
+    } else {
+        assert_eq!(forks, 3000, "root is held to no such limit, and the layers say so");
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_handle_ends_the_tree() {
+    let lab = Lab::new();
+    let mut running = lab.start(&lab.perl(STUBBORN)).await;
+    wait_for(&mut running, "up").await;
+    assert!(lab.processes().len() >= 3);
+    drop(running);
+    assert!(lab.quiet().await < A_SECOND);
+}
+
+#[tokio::test]
+async fn dropping_a_future_that_waits_ends_the_tree() {
+    let lab = Lab::new();
+    let plan = lab.perl(STUBBORN);
+    assert!(tokio::time::timeout(Duration::from_millis(300), lab.run(&plan)).await.is_err());
+    assert!(lab.quiet().await < A_SECOND);
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_the_tree() {
+    let lab = Lab::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let running = runtime.block_on(async {
+        let mut running = lab.start(&lab.perl(STUBBORN)).await;
+        wait_for(&mut running, "up").await;
+        running
+    });
+    drop(runtime);
+    let again = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(again.block_on(lab.quiet()) < A_SECOND);
+    assert_eq!(again.block_on(running.outcome()).ended, Ended::SupervisorLost);
+}
+
+#[tokio::test]
+async fn killing_the_daemon_ends_the_tree() {
+    let lab = Lab::new();
+    let mut daemon = stand_in(&lab);
+    let began = Instant::now();
+    while lab.processes().len() < 4 || !lab.workspace().join("up").exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in did not start");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The stand-in carries the mark itself, to hand it on.
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert!(lab.quiet().await < A_SECOND);
+}
+
+/// This test program in the place of a daemon, with a stubborn tool under it.
+#[expect(clippy::disallowed_methods, reason = "a test starts itself as the daemon that is killed")]
+fn stand_in(lab: &Lab) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_daemon_that_waits_to_be_killed", "--nocapture"]);
+    command.env("MARK", &lab.mark).env("STAND_IN_WORKSPACE", lab.workspace());
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Does nothing unless [`stand_in`] asks for it.
+#[tokio::test]
+async fn a_daemon_that_waits_to_be_killed() {
+    let Ok(workspace) = std::env::var("STAND_IN_WORKSPACE") else { return };
+    let lab = Lab::new();
+    let mut plan = lab.perl(STUBBORN);
+    plan.workspace = lab::absolute(workspace.as_ref());
+    plan.cwd = plan.workspace.clone();
+    plan.env.insert("MARK".to_owned(), std::env::var("MARK").unwrap());
+    let mut running = lab.start(&plan).await;
+    wait_for(&mut running, "up").await;
+    fs::write(format!("{workspace}/up"), "").unwrap();
+    running.outcome().await;
+}
+
+#[tokio::test]
+async fn a_program_cannot_signal_its_init_nor_the_daemon() {
+    let lab = Lab::new();
+    let daemon = std::process::id();
+    let outcome =
+        lab.run(&lab.shell(&format!("kill -9 $PPID; kill -9 {daemon}; sleep 60 & kill -9 $!; echo alive"))).await;
+    assert!(outcome.layers.contains(&Layer::SignalScope), "needs Landlock 6, Linux 6.12: {:?}", outcome.layers);
+    assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::Exited(0), "alive\n"));
+    assert_eq!(text(&outcome.stderr.bytes).matches("not permitted").count(), 2, "{:?}", text(&outcome.stderr.bytes));
+}
+
+#[tokio::test]
+async fn an_init_that_is_killed_is_reported_and_its_tree_with_it() {
+    let lab = Lab::new();
+    let mut running = lab.start(&lab.shell("trap '' TERM; sleep 60 & echo $PPID up; wait")).await;
+    let init = wait_for(&mut running, "up").await;
+    kill("-KILL", init.split_once(' ').unwrap().0);
+    let outcome = running.outcome().await;
+    assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::SupervisorLost, &*init));
+    assert!(lab.quiet().await < A_SECOND);
+}
+
+#[tokio::test]
+async fn an_init_that_is_stopped_is_given_up_on() {
+    let lab = Lab::new();
+    let mut plan = lab.shell("echo $PPID up; exec sleep 60");
+    plan.limits.wall_ms = 200;
+    let mut running = lab.start(&plan).await;
+    let init = wait_for(&mut running, "up").await;
+    kill("-STOP", init.split_once(' ').unwrap().0);
+    let began = Instant::now();
+    assert_eq!(running.outcome().await.ended, Ended::SupervisorLost);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(lab.quiet().await < A_SECOND);
+}
+
+#[tokio::test]
+async fn a_start_that_fails_leaves_nothing() {
+    let lab = Lab::new();
+    let program = lab.executable("broken", "#!/no/such/interpreter\n");
+    let refused = lab.try_run(&lab.plan(program.to_str().unwrap(), &[])).await.unwrap_err();
+    assert_eq!(refused.kind, SandboxProcessRunErrorKind::ProgramNotFound, "{refused}");
+    assert_eq!(marked(&lab.mark), [0; 0]);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test plays the attacker on a kernel without signal scope")]
+fn kill(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
