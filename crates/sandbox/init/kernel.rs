@@ -67,13 +67,21 @@ pub fn take_signals() -> Result<c_int, Errno> {
 }
 
 /// Gives every signal its default action and blocks none, as a program expects them.
+///
+/// Asks the kernel directly: the C library keeps two signals for itself, which its `posix_spawn` leaves ignored.
 pub fn release_signals() {
     const SIG_SETMASK: c_int = 2;
-    let mut none = ffi::SigSet([0; 16]);
-    for signal in (1..=64).filter(|signal| ![SIGKILL, SIGSTOP].contains(signal)) {
-        // SAFETY: zero is the default action; the C library refuses the signals it reserves for itself.
-        unsafe { ffi::signal(signal, 0) };
+    #[cfg(target_arch = "x86_64")]
+    const SYS_RT_SIGACTION: c_long = 13;
+    #[cfg(not(target_arch = "x86_64"))]
+    const SYS_RT_SIGACTION: c_long = 134;
+    // Handler, flags, restorer and mask; all zero is the default action.
+    let default = [0_u64; 4];
+    for signal in 1..=64 {
+        // SAFETY: the structure is as large as the kernel's and lives through the call; the old one is not asked for.
+        unsafe { ffi::syscall(SYS_RT_SIGACTION, signal, default.as_ptr(), ptr::null::<c_void>(), 8_usize) };
     }
+    let mut none = ffi::SigSet([0; 16]);
     // SAFETY: the set is as large as the C library's and lives through the call.
     unsafe { ffi::sigprocmask(SIG_SETMASK, &raw mut none, ptr::null_mut()) };
 }
@@ -405,7 +413,6 @@ mod ffi {
         pub fn prctl(option: c_int, ...) -> c_int;
         pub fn sigprocmask(how: c_int, set: *mut SigSet, old: *mut SigSet) -> c_int;
         pub fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
-        pub fn signal(signal: c_int, handler: usize) -> usize;
         pub fn fork() -> c_int;
         pub fn _exit(code: c_int) -> !;
         pub fn getpid() -> c_int;
