@@ -1,12 +1,13 @@
-//! Landlock: hides directories from the program and keeps its signals within its tree.
+//! Landlock: hides directories from the program and keeps its signals and its tracing within its tree.
 //!
 //! Guarantees: nothing at or beneath a hidden directory can be opened, listed, made, renamed, truncated or removed, by root
-//! neither. No signal reaches a process outside the tree. A kernel that has Landlock but refuses a step stops the start.
+//! neither. No signal reaches a process outside the tree, and none can be traced. A kernel that has Landlock but refuses a step
+//! stops the start.
 //! Does not: hide sockets from `connect`, nor what is mounted a second time elsewhere.
 //!
 //! Landlock can only allow, and what it allows holds for everything beneath. So the directories *above* a hidden one get no
 //! rule of their own, and each of their other entries gets one. That costs the program something: it can neither list those
-//! directories nor make, rename or remove entries directly in them, and it cannot mount.
+//! directories nor make, rename or remove entries directly in them. Under any of these rules it cannot mount.
 
 use std::{
     ffi::CString,
@@ -23,19 +24,24 @@ use crate::{
 /// Puts the calling process under the rules and returns the layers that are active for it, with the version of Landlock.
 pub fn restrict(hidden: &[PathBuf]) -> Result<(u64, u32), Errno> {
     let Ok(version) = kernel::landlock_version() else { return Ok((0, 0)) };
-    let hides = !hidden.is_empty() && version >= HIDING_SINCE;
     let scopes = version >= SCOPES_SINCE;
-    if !hides && !scopes {
+    let walls = version >= WALLS_SINCE;
+    if !walls {
         return Ok((0, version));
     }
-    let ruleset = kernel::landlock_create(if hides { EVERYTHING } else { 0 }, if scopes { SCOPE_SIGNAL } else { 0 })?;
-    if hides {
+    let ruleset = kernel::landlock_create(EVERYTHING, if scopes { SCOPE_SIGNAL } else { 0 })?;
+    if hidden.is_empty() {
+        // SECURITY: with every access handled and allowed everywhere, the program still cannot trace what is outside its tree,
+        // the daemon's memory included. A rule set that handles no file access would not have that effect.
+        allow(ruleset, Path::new("/"), EVERYTHING)?;
+    } else {
         allow_around(ruleset, Path::new("/"), hidden)?;
     }
     kernel::landlock_restrict(ruleset)?;
     kernel::close(ruleset);
     let bit = |active, layer| if active { layer } else { 0 };
-    Ok((bit(hides, layer::HIDDEN_PATHS) | bit(scopes, layer::SIGNAL_SCOPE), version))
+    let hides = bit(!hidden.is_empty(), layer::HIDDEN_PATHS);
+    Ok((hides | bit(scopes, layer::SIGNAL_SCOPE) | layer::NO_TRACE, version))
 }
 
 /// Allows every entry of `directory` except those that are hidden or lead to something hidden, where it goes deeper.
@@ -72,7 +78,7 @@ fn allow(ruleset: i32, path: &Path, access: u64) -> Result<(), Errno> {
 
 /// Version 2 can let files move between directories, version 3 can hold back `truncate`: before those, hiding would either break
 /// ordinary programs or be no hiding.
-const HIDING_SINCE: u32 = 3;
+const WALLS_SINCE: u32 = 3;
 const SCOPES_SINCE: u32 = 6;
 const SCOPE_SIGNAL: u64 = 1 << 1;
 /// All fifteen accesses of version 3, `execute` to `truncate`.

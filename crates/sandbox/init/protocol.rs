@@ -255,6 +255,8 @@ pub mod layer {
     pub const HIDDEN_PATHS: u64 = 1 << 6;
     /// No signal leaves the tree.
     pub const SIGNAL_SCOPE: u64 = 1 << 7;
+    /// No process outside the tree can be traced.
+    pub const NO_TRACE: u64 = 1 << 9;
     /// Orphans come to the init, which ends them.
     pub const TREE_KILL: u64 = 1 << 8;
 }

@@ -61,7 +61,7 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     [told, 1, 2].into_iter().chain(fds.iter().copied()).for_each(kernel::close);
     let mut watch =
         Watch { tool, progress: Some(progress), said: Vec::new(), status: None, started, wall: Duration::ZERO };
-    let cause = watch.until_end(signals, started + Duration::from_millis(order.wall_ms));
+    let cause = watch.until_end(signals, deadline(started, order.wall_ms));
     let grace = if cause == Cause::Itself { Duration::ZERO } else { Duration::from_millis(protocol::GRACE_MS) };
     tree::end(signals, grace, |child| watch.collected(&child));
     if watch.progress.is_some() {
@@ -74,6 +74,12 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
     report(&Report::Ended { cause, status: watch.status.unwrap_or_default(), usage });
     Ok(())
+}
+
+/// A time so far away that the clock cannot say it is never.
+fn deadline(from: Instant, wall_ms: u64) -> Instant {
+    const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
+    from + Duration::from_millis(wall_ms.min(YEAR_MS))
 }
 
 /// What the init knows about the tool while it runs.

@@ -44,14 +44,20 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
             }
         }
     }
+    let mut pause = Duration::from_millis(1);
     loop {
         freeze();
         signal_all(kernel::SIGKILL);
         kill_children();
-        wait_for_child(signals, Duration::from_millis(2));
-        if !collect(&mut each) {
-            return;
+        // Each end wakes this up. A process that the kernel does not let go of is asked about less and less often.
+        let until = Instant::now() + pause;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            wait_for_child(signals, left);
+            if !collect(&mut each) {
+                return;
+            }
         }
+        pause = (pause * 2).min(Duration::from_millis(250));
     }
 }
 
@@ -101,14 +107,12 @@ fn signal_all(signal: i32) -> usize {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         let Some(seen) = Seen::of(pid).filter(|seen| tree.contains(&seen.parent)) else { continue };
         tree.insert(pid);
-        if seen.is_dead() {
-            continue;
-        }
         // The number may belong to another process by now. The descriptor cannot: what is read after it was opened is about
         // the process that it names, or about none.
         let Ok(process) = kernel::pidfd_open(pid) else { continue };
         if let Some(same) = Seen::of(pid).filter(|now| now.started == seen.started) {
-            running += usize::from(!same.is_stopped());
+            running += usize::from(!same.is_held());
+            // Also to the dead: a process whose first thread has ended looks dead while its other threads run on.
             kernel::pidfd_send_signal(process, signal);
         }
         kernel::close(process);
@@ -136,12 +140,9 @@ impl Seen {
         Some(Self { state, parent, started })
     }
 
-    fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X')
-    }
-
-    fn is_stopped(&self) -> bool {
-        matches!(self.state, b'T' | b't') || self.is_dead()
+    /// Stopped, traced or dead.
+    fn is_held(&self) -> bool {
+        matches!(self.state, b'T' | b't' | b'Z' | b'X')
     }
 }
 

@@ -56,10 +56,10 @@ impl Init {
         Ok(Launched { init: Self { child, collected: false }, control, unsent })
     }
 
-    /// Kills it. For an init that does not do what it must, such as one that somebody stopped.
-    pub fn kill(&mut self) {
+    /// Sends it a signal. For an init that does not do what it must, such as one that somebody stopped.
+    pub fn signal(&self, signal: Signal) {
         // The number is ours until the process is collected, which nobody else does.
-        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::KILL);
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Waits for its end and collects it.

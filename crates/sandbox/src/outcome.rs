@@ -105,6 +105,8 @@ pub enum Layer {
     },
     /// No signal leaves the tree.
     SignalScope,
+    /// Memory and descriptors of processes outside the tree are out of reach, the daemon's included.
+    NoTrace,
     /// The whole tree ends with the call, orphans too.
     TreeKill,
 }
@@ -120,6 +122,7 @@ impl Layer {
             (layer::NO_NEW_PRIVS, Self::NoNewPrivs),
             (layer::HIDDEN_PATHS, Self::HiddenPaths { abi }),
             (layer::SIGNAL_SCOPE, Self::SignalScope),
+            (layer::NO_TRACE, Self::NoTrace),
             (layer::TREE_KILL, Self::TreeKill),
         ];
         all.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, layer)| layer).collect()
@@ -137,6 +140,7 @@ impl fmt::Display for Layer {
             Self::NoNewPrivs => f.write_str("no_new_privs"),
             Self::HiddenPaths { abi } => write!(f, "landlock_abi_{abi}:hidden_paths"),
             Self::SignalScope => f.write_str("landlock_scope_signal"),
+            Self::NoTrace => f.write_str("landlock_no_trace"),
             Self::TreeKill => f.write_str("tree_kill_subreaper"),
         }
     }

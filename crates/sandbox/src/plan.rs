@@ -26,6 +26,9 @@ pub struct ProcessPlan {
     /// The root of the workspace.
     pub workspace: AbsolutePath,
     /// Directories hidden by Landlock, where the kernel has it: Palyra's own state.
+    ///
+    /// The directories *above* a hidden one cannot be listed either, and nothing can be made or removed directly in them, so such
+    /// a directory is best kept out of a home's top and out of workspaces.
     pub hidden: Vec<AbsolutePath>,
     /// How much it may use.
     pub limits: Limits,

@@ -196,6 +196,7 @@ fn rehearse(image: &Image) -> io::Result<Option<Report>> {
     };
     let Launched { init, mut control, .. } = Init::launch(image, &order, &[], [Stdio::null(), Stdio::null()])?;
     control.set_nonblocking(false)?;
+    control.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut report = [0; REPORT_LENGTH];
     let read = control.read_exact(&mut report);
     drop(control);

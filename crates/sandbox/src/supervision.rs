@@ -1,15 +1,16 @@
 //! The task that accompanies one process: control socket, output, stop, outcome.
 //!
-//! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is killed. It collects the init.
+//! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is reminded, then killed. It collects the init.
 //! Does not: measure time for the process. The init does; the clock here is for an init that fails to.
 
 use std::{io, time::Duration};
 
+use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
     sync::{oneshot, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
@@ -42,11 +43,11 @@ impl Supervision {
     /// Accompanies the process to its end.
     pub async fn run(mut self) {
         let mut watch = Watch::default();
-        let give_up = sleep_until(in_time(self.wall.saturating_add(SLACK)));
-        tokio::pin!(give_up);
+        let overdue = sleep_until(in_time(self.wall.saturating_add(A_LITTLE)));
+        tokio::pin!(overdue);
         let mut buffer = vec![0; 64 << 10];
-        if self.control.write_all(&self.unsent).await.is_err() {
-            self.init.kill();
+        if !matches!(timeout(A_LITTLE, self.control.write_all(&self.unsent)).await, Ok(Ok(()))) {
+            self.init.signal(Signal::KILL);
         }
         let mut starting = Some(self.started);
         let mut report = [0; REPORT_LENGTH];
@@ -73,13 +74,15 @@ impl Supervision {
                 () = self.stderr.readable() => self.stderr.read(&mut buffer),
                 cause = stopped(&mut self.stop), if watch.cause.is_none() => {
                     watch.cause = Some(cause);
-                    give_up.as_mut().reset(in_time(SLACK));
+                    overdue.as_mut().reset(in_time(A_LITTLE));
                     // The socket is empty in this direction. If the init is gone, that shows in the other one.
                     let _ = self.control.try_write(&[protocol::STOP]);
                 }
-                () = &mut give_up => {
-                    give_up.as_mut().reset(in_time(SLACK));
-                    self.init.kill();
+                () = &mut overdue => {
+                    overdue.as_mut().reset(in_time(A_LITTLE));
+                    // Somebody may have stopped it. It is killed only when nothing else helps: it alone knows the whole tree.
+                    watch.reminders += 1;
+                    self.init.signal(if watch.reminders < REMINDERS { Signal::CONT } else { Signal::KILL });
                 }
             }
         };
@@ -114,6 +117,7 @@ struct Watch {
     layers: Vec<Layer>,
     usage: Usage,
     cause: Option<StopCause>,
+    reminders: u32,
 }
 
 /// Why the program did not start.
@@ -185,6 +189,8 @@ const fn from_tree(usage: TreeUsage) -> Usage {
     }
 }
 
-/// How much longer than agreed the init may take to end a tree. The grace between its two signals is part of it.
-const SLACK: Duration = Duration::from_secs(5);
+/// How much longer than agreed the init may take before it is reminded. The grace between its two signals is part of it.
+const A_LITTLE: Duration = Duration::from_secs(1);
+/// How often, before it is given up on.
+const REMINDERS: u32 = 15;
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
