@@ -1,1 +1,5 @@
-//! x
+//! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own.
+
+mod lab;
+
+pub use lab::{Lab, Plan, owner, text};

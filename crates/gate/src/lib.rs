@@ -1,15 +1,63 @@
 //! The path of a call: decide, approve, execute, attest.
 //!
+//! Guarantees: nothing runs but by a [`Permit`], and a permit exists only after policy allowed the call, a person approved it where policy
+//! asks, and both are durable in the journal; any error on the way means that nothing runs; what ran has a signed receipt.
+//! Does not: speak HTTP, hold policies or keep records itself. The daemon, `palyra-policy` and `palyra-journal` do.
+//!
 //! | you look for | read |
 //! |---|---|
+//! | the whole path in one file | `conduct` |
+//! | the entry | [`gate`] |
+//! | what is proposed | [`proposal`] |
 //! | what a tool is, and what it would do | [`tool`] |
 //! | the tools there are, one file each | [`tools`] |
 //! | how files are reached | [`workspace`] |
+//! | how a call would run | [`plan`], [`config`] |
+//! | what exactly is approved, run and attested | [`action`] |
+//! | step one: decide | [`decide`], [`posture`] |
+//! | step two: approve | [`approval`], [`risk`], [`deadline`] |
+//! | the permission to run | [`permit`] |
+//! | step three: execute | [`execute`], [`output`] |
+//! | step four: attest | [`attest`] |
+//! | why a call did not run | [`refusal`] |
+//! | what is made of calls that a dead daemon left | [`recover`] |
 
+pub mod action;
+pub mod approval;
+pub mod attest;
+mod conduct;
+pub mod config;
+pub mod deadline;
+pub mod decide;
+pub mod execute;
+pub mod gate;
+pub mod output;
+pub mod permit;
+pub mod plan;
+pub mod posture;
+pub mod proposal;
+pub mod recover;
+pub mod refusal;
+pub mod risk;
 pub mod tool;
 pub mod tools;
+mod waiting;
 pub mod workspace;
 
+pub use approval::{
+    Answer, AnswerError, Answerer, ApprovalPromptRecord, ApprovalRecord, CachedApproval, DecisionScope,
+    PendingToolApproval, PresencePin, apply_tool_approval_outcome, resolve_cached_tool_approval_for_proposal,
+};
+pub use attest::{Completed, Ending, Receipt, ToolAttestation};
+pub use config::{GateConfig, ToolCallConfig};
+pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
+pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
+pub use gate::{Accepted, Gate, OpenError, Parts};
+pub use output::Output;
+pub use permit::{Approver, Permit};
+pub use proposal::ToolProposal;
+pub use recover::Recovered;
+pub use refusal::{CancelCause, Refusal};
 pub use tool::{
     FileWork, HostPort, IntendError, Intent, Place, ProcessWork, Report, Script, SearchPath, Tool, ToolDefinition, Work,
 };

@@ -15,7 +15,7 @@ use palyra_types::{
     path::PathError,
     visible::visible,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -145,7 +145,7 @@ pub struct Intent {
 }
 
 /// What would be done, in full. Its JSON goes into the digest that a person approves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Work {
     /// Runs a program.
@@ -160,7 +160,7 @@ pub enum Work {
 }
 
 /// A program to run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessWork {
     /// What is executed.
     pub program: AbsolutePath,
@@ -200,7 +200,7 @@ impl ProcessWork {
 }
 
 /// A host and a port.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
     /// The host.
     pub host: HostName,
@@ -209,7 +209,7 @@ pub struct HostPort {
 }
 
 /// A file of the workspace that decides what an interpreter does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// Its real path.
     pub path: AbsolutePath,
@@ -218,7 +218,7 @@ pub struct Script {
 }
 
 /// Something to do with the files of the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum FileWork {
     /// Reads a part of a file.

@@ -73,7 +73,7 @@ pub struct Subject {
 }
 
 /// A record on its way to the journal, which gives it its number and links it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NewRecord {
     /// What it is about.
     pub kind: RecordKind,

@@ -5,7 +5,7 @@
 
 use palyra_types::{
     Posture, Sha256Digest, ToolName,
-    id::{ApprovalId, CallId, RunId, SessionId},
+    id::{ApprovalId, CallId, NodeId, RunId, SessionId},
     word::words,
 };
 
@@ -54,6 +54,8 @@ words! {
 pub struct CallRow {
     /// The call.
     pub call: CallId,
+    /// The daemon that conducts it.
+    pub node: NodeId,
     /// Its conversation.
     pub session: SessionId,
     /// Its task.

@@ -133,6 +133,52 @@ impl RequestDocument {
         )
     }
 
+    /// The document of a request that was made, so that it can be put to other policies later.
+    #[must_use]
+    pub fn record(call: &CallRequest, context: &PolicyRequestContext) -> Self {
+        let written = |principal: &Principal| match principal.roles().first() {
+            Some(role) => format!("{principal}@{role}"),
+            None => principal.to_string(),
+        };
+        let (mut reads, mut writes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        for touch in &call.touches {
+            match touch {
+                Touch::Read(path) => reads.push(path.clone()),
+                Touch::Write(path) => writes.push(path.clone()),
+                Touch::Connect(host, port) if host.as_str().contains(':') => hosts.push(format!("[{host}]:{port}")),
+                Touch::Connect(host, port) => hosts.push(format!("{host}:{port}")),
+            }
+        }
+        let command = |process: &Process| {
+            std::iter::once(process.program.to_string()).chain(process.args.iter().cloned()).collect()
+        };
+        Self {
+            principal: Some(written(&call.request.principal)),
+            action: Some(call.request.action),
+            resource: Some(call.request.resource.clone()),
+            run: context.process.as_ref().map(command),
+            cwd: context.process.as_ref().and_then(|process| process.cwd.clone()),
+            reads: (!reads.is_empty()).then_some(reads),
+            writes: (!writes.is_empty()).then_some(writes),
+            hosts: (!hosts.is_empty()).then_some(hosts),
+            workspace: context.workspace.clone(),
+            posture: Some(context.posture),
+            tier: context.tier,
+            egress: context.egress,
+            capabilities: Some(context.capabilities.clone()),
+            tool_name: context.tool_name.clone(),
+            skill_id: context.skill_id.clone(),
+            channel: context.channel.clone(),
+            device_id: context.device_id.clone(),
+            session_id: context.session_id,
+            run_id: context.run_id,
+            token_id: context.token_id.clone(),
+            on_behalf_of: context.on_behalf_of.as_ref().map(written),
+            port: context.port,
+            now: Some(context.now),
+        }
+    }
+
     /// Reads the document: the call and its context.
     ///
     /// # Errors

@@ -77,6 +77,14 @@ impl SandboxProcessRunner {
         &self.layers
     }
 
+    /// Whether a plan would be started, as far as can be told without doing so. Starting it checks everything again.
+    ///
+    /// # Errors
+    /// When the plan would be refused.
+    pub fn check(&self, plan: &ProcessPlan) -> Result<(), Error> {
+        guard::check(plan, &self.allowed_egress_hosts).map(|_| ())
+    }
+
     /// Starts a plan. When this returns, the program runs; dropping the future before that ends the attempt.
     ///
     /// Must be called within a tokio runtime that has its I/O and time drivers on.

@@ -39,9 +39,8 @@ pub mod word;
 
 pub use action::Action;
 pub use clock::{Clock, Timestamp};
-pub use digest::Sha256Digest;
-pub use entropy::Entropy;
 pub use digest::{RunningDigest, Sha256Digest};
+pub use entropy::Entropy;
 pub use home::StateHome;
 pub use host::HostName;
 pub use json::{Json, JsonError, JsonObject};

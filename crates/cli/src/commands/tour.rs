@@ -87,7 +87,7 @@ fn explain(set: &Snapshot, request: &str) -> Result<Vec<Explanation>, Failure> {
         toml::from_str("principal = 'agent:claude'\naction = 'tool.execute'\nchannel = 'mcp'\nworkspace = 'shop'")
             .map_err(|error| broken(error.to_string()))?;
     let request: RequestDocument = toml::from_str(request).map_err(|error| broken(error.to_string()))?;
-    let (call, context) = request.or(&defaults).read(SystemClock.now(), &builtin_tools()?)?;
+    let (call, context) = request.or(&defaults).read(SystemClock::new().now(), &builtin_tools()?)?;
     Ok(set.explain_call(&call, &context, &config))
 }
 

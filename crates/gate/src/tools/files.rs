@@ -49,7 +49,6 @@ impl Heed<'_> {
 }
 
 /// Does the work. Blocks.
-#[cfg_attr(not(test), expect(dead_code, reason = "called by whoever holds a permit"))]
 pub(crate) fn perform(
     work: &FileWork,
     workspace: &Workspace,

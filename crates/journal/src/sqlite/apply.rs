@@ -61,11 +61,12 @@ pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Res
 
 fn add_call(connection: &Connection, row: &CallRow, span: Span) -> Result<(), Stop> {
     let mut insert = connection.prepare_cached(
-        "INSERT OR IGNORE INTO calls (call, session, run, waiting, state, first_seq, last_seq, document) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT OR IGNORE INTO calls (call, node, session, run, waiting, state, first_seq, last_seq, document) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     let added = insert.execute(params![
         row.call.to_string(),
+        row.node.to_string(),
         row.session.to_string(),
         row.run.to_string(),
         row.waiting.as_str(),

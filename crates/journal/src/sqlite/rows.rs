@@ -4,7 +4,7 @@
 
 use palyra_types::{
     Posture, Sha256Digest, ToolName,
-    id::{ApprovalId, CallId, RunId, SessionId},
+    id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::Type};
 
@@ -14,7 +14,8 @@ use crate::{
     state::{ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, PostureRow, RunRow, Waiting},
 };
 
-pub(super) const CALL: &str = "SELECT call, session, run, waiting, state, first_seq, last_seq, document FROM calls";
+pub(super) const CALL: &str =
+    "SELECT call, node, session, run, waiting, state, first_seq, last_seq, document FROM calls";
 pub(super) const APPROVAL: &str = "SELECT id, call, session, principal, digest, state, document FROM approvals";
 pub(super) const GRANT: &str = "SELECT id, session, principal, tool, ended, uses, document FROM grants";
 pub(super) const RECORD: &str = "SELECT record, hash, body FROM records";
@@ -42,13 +43,14 @@ pub(super) fn one<T>(
 pub(super) fn call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         call: word(row, 0, CallId::parse)?,
-        session: word(row, 1, SessionId::parse)?,
-        run: word(row, 2, RunId::parse)?,
-        waiting: word(row, 3, Waiting::parse)?,
-        state: word(row, 4, CallState::parse)?,
-        first_seq: number(row, 5)?,
-        last_seq: number(row, 6)?,
-        document: row.get(7)?,
+        node: word(row, 1, NodeId::parse)?,
+        session: word(row, 2, SessionId::parse)?,
+        run: word(row, 3, RunId::parse)?,
+        waiting: word(row, 4, Waiting::parse)?,
+        state: word(row, 5, CallState::parse)?,
+        first_seq: number(row, 6)?,
+        last_seq: number(row, 7)?,
+        document: row.get(8)?,
     })
 }
 

@@ -58,6 +58,7 @@ CREATE TABLE head (
 ) STRICT;
 CREATE TABLE calls (
     call      TEXT PRIMARY KEY,
+    node      TEXT NOT NULL,
     session   TEXT NOT NULL,
     run       TEXT NOT NULL,
     waiting   TEXT NOT NULL,

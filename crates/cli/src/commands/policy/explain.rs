@@ -108,7 +108,7 @@ pub(crate) fn run(args: &ExplainArgs, terminal: &Terminal) -> Outcome {
                 "write it like 2026-12-31T23:59:59Z",
             )
         })?,
-        None => SystemClock.now(),
+        None => SystemClock::new().now(),
     };
     let (call, context) = document.or(&defaults).read(now, &builtin_tools()?)?;
     let parts = selected.set.explain_call(&call, &context, &selected.config);

@@ -1,0 +1,421 @@
+//! Who may answer, and what becomes of it.
+//!
+//! Guarantees: an agent never answers; nobody answers their own call, or one made on their behalf, but a person at a terminal where policy lets
+//! them; policy is asked about every answer; a question is answered once, and whoever is late is told so.
+
+use std::time::Duration;
+
+use palyra_journal::{
+    CommitError, NewRecord, RecordKind,
+    state::{ApprovalRow, ApprovalState, CallState, Change, Conflict, GrantRow},
+    store::ApprovalQuery,
+};
+use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
+use palyra_types::{
+    Action, Channel, Clock, DeviceId, ObjectId, ObjectKind, Principal, PrincipalKind, Resource, Timestamp,
+    id::ApprovalId,
+};
+
+use super::{
+    grant::{Cover, GrantDocument, PatternError},
+    record::{ApprovalDocument, ApprovalRecord, DecisionScope, Pattern, PendingToolApproval},
+};
+use crate::{
+    config::Presence,
+    deadline::Deadline,
+    gate::{Gate, Inner, internal},
+    permit::Approver,
+    refusal::{CancelCause, Refusal},
+};
+
+/// Whoever answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answerer {
+    /// Who.
+    pub principal: Principal,
+    /// Whether a person sits there: a terminal or a console, not a token that a program holds.
+    pub interactive: bool,
+    /// The surface they answer on.
+    pub channel: Option<Channel>,
+    /// The device they answer from.
+    pub device: Option<DeviceId>,
+    /// The session of answering, which a PIN unlocks.
+    pub session: String,
+}
+
+/// What they say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes.
+    Approve(DecisionScope),
+    /// No, and what the agent is told.
+    Deny(Option<String>),
+}
+
+impl Gate {
+    /// Questions that nobody has answered yet, oldest first.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn pending_approvals(
+        &self,
+        after: Option<ApprovalId>,
+        most: usize,
+    ) -> Result<Vec<PendingToolApproval>, Refusal> {
+        let query = ApprovalQuery { state: ApprovalState::Pending, after, most };
+        let rows = self.inner.store.approvals_in(query).await?;
+        rows.iter().map(|row| Ok(read(row)?.prompt)).collect()
+    }
+
+    /// One question, and its answer if it has one.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn approval(
+        &self,
+        id: ApprovalId,
+    ) -> Result<Option<(PendingToolApproval, Option<ApprovalRecord>)>, Refusal> {
+        let Some(row) = self.inner.store.approval(id).await? else { return Ok(None) };
+        let document = read(&row)?;
+        Ok(Some((document.prompt, document.answer)))
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// When the answer does not count.
+    pub async fn answer(&self, id: ApprovalId, answer: &Answer, by: &Answerer) -> Result<ApprovalRecord, AnswerError> {
+        let row = self.inner.store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
+        self.inner.answer(&row, answer, by).await
+    }
+
+    /// Answers a question and all pending ones about exactly the same action, and returns what came of each.
+    ///
+    /// # Errors
+    /// When the answer to the first does not count.
+    pub async fn answer_together(
+        &self,
+        id: ApprovalId,
+        answer: &Answer,
+        by: &Answerer,
+    ) -> Result<Vec<ApprovalRecord>, AnswerError> {
+        let store = &self.inner.store;
+        let row = store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
+        let mut answered = vec![self.inner.answer(&row, answer, by).await?];
+        for other in store.pending_with(row.digest).await.map_err(Refusal::from)? {
+            match self.inner.answer(&other, answer, by).await {
+                Ok(record) => answered.push(record),
+                // Somebody else was quicker with this one.
+                Err(AnswerError::TooLate(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answered)
+    }
+
+    /// Unlocks a session of answering with the PIN.
+    ///
+    /// # Errors
+    /// When the PIN is wrong or none is set.
+    pub async fn unlock(&self, by: &Answerer, pin: &str) -> Result<(), AnswerError> {
+        let inner = &self.inner;
+        let Some(presence) = &inner.presence else { return Err(AnswerError::NoPin) };
+        let outcome = presence.unlock(&by.session, pin, inner.clock.as_ref());
+        let told = serde_json::json!({ "by": by.principal.to_string(), "unlocked": outcome.is_ok() });
+        let record = inner.record(RecordKind::PresenceChecked, palyra_journal::Subject::default(), &told)?;
+        inner.commit(vec![record], Vec::new()).await.map_err(Refusal::from)?;
+        Ok(outcome?)
+    }
+
+    /// Ends a standing approval.
+    ///
+    /// # Errors
+    /// When there is none of this id, or it was ended before.
+    pub async fn end_grant(&self, id: ApprovalId, by: &Principal) -> Result<(), AnswerError> {
+        let inner = &self.inner;
+        let subject = palyra_journal::Subject { approval: Some(id), ..palyra_journal::Subject::default() };
+        let record = inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.to_string() }))?;
+        match inner.commit(vec![record], vec![Change::EndGrant(id)]).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(_)) => Err(AnswerError::Unknown(id)),
+            Err(error) => Err(Refusal::from(error).into()),
+        }
+    }
+}
+
+impl Inner {
+    async fn answer(&self, row: &ApprovalRow, answer: &Answer, by: &Answerer) -> Result<ApprovalRecord, AnswerError> {
+        if row.state != ApprovalState::Pending {
+            return Err(AnswerError::TooLate(row.state));
+        }
+        let mut document = read(row)?;
+        self.may_answer(&document.prompt, by)?;
+        let (clock, prompt) = (self.clock.as_ref(), &document.prompt);
+        if prompt.answer_by.has_passed(clock, self.recorded()) {
+            return Err(AnswerError::TooLate(ApprovalState::Expired));
+        }
+        let (state, grant) = match answer {
+            Answer::Approve(scope) => (ApprovalState::Approved, self.grant(*scope, &document, row, by)?),
+            Answer::Deny(_) => (ApprovalState::Denied, None),
+        };
+        let valid_for = Duration::from_secs(prompt.valid_for_seconds.into());
+        let record = ApprovalRecord {
+            id: row.id,
+            state,
+            by: Some(by.principal.clone()),
+            scope: if let Answer::Approve(scope) = answer { Some(*scope) } else { None },
+            covers: grant.as_ref().map(|(document, _)| document.covers.clone()),
+            message: if let Answer::Deny(message) = answer { message.clone() } else { None },
+            cause: None,
+            at: clock.now(),
+            digest: row.digest,
+            valid_until: (state == ApprovalState::Approved).then(|| Deadline::after(clock, valid_for)),
+        };
+        document.answer = Some(record.clone());
+        let mut changes = vec![Change::MoveApproval {
+            id: row.id,
+            from: ApprovalState::Pending,
+            to: state,
+            document: Some(serde_json::to_string(&document).map_err(internal)?),
+        }];
+        changes.extend(grant.map(|(_, row)| Change::AddGrant(row)));
+        if state == ApprovalState::Denied {
+            changes.push(Change::MoveCall { call: row.call, from: CallState::Waiting, to: CallState::Ended });
+        }
+        let told = self.resolved(&document.prompt, &record)?;
+        match self.commit(vec![told], changes).await {
+            Ok(_) => Ok(record),
+            Err(CommitError::Conflict(Conflict::Approval(state))) => Err(AnswerError::TooLate(state)),
+            Err(error) => Err(Refusal::from(error).into()),
+        }
+    }
+
+    fn may_answer(&self, prompt: &PendingToolApproval, by: &Answerer) -> Result<(), AnswerError> {
+        if by.principal.kind() == PrincipalKind::Agent {
+            return Err(AnswerError::Agent);
+        }
+        let same = |other: &Principal| other.kind() == by.principal.kind() && other.id() == by.principal.id();
+        let own = same(&prompt.principal) || prompt.on_behalf_of.as_ref().is_some_and(same);
+        if own && !(by.interactive && by.principal.kind() == PrincipalKind::User) {
+            return Err(AnswerError::Own);
+        }
+        let settings = self.settings.load();
+        let id = ObjectId::parse(&prompt.id.to_string()).map_err(internal)?;
+        let request = PolicyRequest {
+            principal: by.principal.clone(),
+            action: Action::ApprovalAnswer,
+            resource: Resource::Object(ObjectKind::Approval, id),
+        };
+        let context = PolicyRequestContext {
+            channel: by.channel.clone(),
+            device_id: by.device.clone(),
+            tool_name: Some(prompt.tool.clone()),
+            workspace: prompt.workspace.clone(),
+            ..PolicyRequestContext::at(self.clock.now())
+        };
+        let decision = self.engine.decide(&request, &context, &settings.evaluation);
+        if decision.verdict != Verdict::Allow {
+            return Err(AnswerError::Policy(decision.reason()));
+        }
+        match (settings.config.approvals.presence, &self.presence) {
+            (Presence::None, _) => Ok(()),
+            (Presence::Pin, None) => Err(AnswerError::NoPin),
+            (Presence::Pin, Some(pin)) if pin.is_unlocked(&by.session, self.clock.as_ref()) => Ok(()),
+            (Presence::Pin, Some(_)) => Err(AnswerError::PinNeeded),
+        }
+    }
+
+    /// The standing approval that an answer gives, if it gives one.
+    fn grant(
+        &self,
+        scope: DecisionScope,
+        document: &ApprovalDocument,
+        row: &ApprovalRow,
+        by: &Answerer,
+    ) -> Result<Option<(GrantDocument, GrantRow)>, AnswerError> {
+        let longest = self.settings.load().config.approvals.longest_timebox_minutes;
+        let (pattern, minutes) = match scope {
+            DecisionScope::Once => return Ok(None),
+            DecisionScope::Session { pattern } => (pattern, None),
+            DecisionScope::Timeboxed { minutes, .. } if minutes == 0 || minutes > longest => {
+                return Err(AnswerError::Timebox { minutes, longest });
+            }
+            DecisionScope::Timeboxed { minutes, pattern } => (pattern, Some(minutes)),
+        };
+        let duration = minutes.map_or(Duration::MAX, |minutes| Duration::from_secs(u64::from(minutes) * 60));
+        let (prompt, cover) = (&document.prompt, cover(document, pattern)?);
+        let grant = GrantDocument {
+            by: by.principal.clone(),
+            scope,
+            covers: cover.shown(&prompt.summary),
+            workspace: prompt.workspace.clone(),
+            definition: document.definition,
+            cover,
+            bounds: prompt.plan.bounds(),
+            until: Deadline::after(self.clock.as_ref(), duration),
+        };
+        let row = GrantRow {
+            id: row.id,
+            session: row.session,
+            principal: row.principal.clone(),
+            tool: prompt.tool.clone(),
+            ended: false,
+            uses: 0,
+            document: serde_json::to_string(&grant).map_err(internal)?,
+        };
+        Ok(Some((grant, row)))
+    }
+
+    /// Ends a question that nobody answers any more, and its call with it. Does nothing if it is not in the state it is expected in.
+    pub(crate) async fn withdraw(
+        &self,
+        document: &ApprovalDocument,
+        (from, to): (ApprovalState, ApprovalState),
+        cause: &str,
+    ) -> Result<(), Refusal> {
+        let prompt = &document.prompt;
+        let record = ApprovalRecord {
+            id: prompt.id,
+            state: to,
+            by: None,
+            scope: None,
+            covers: None,
+            message: None,
+            cause: Some(cause.to_owned()),
+            at: self.clock.now(),
+            digest: prompt.digest,
+            valid_until: None,
+        };
+        let ended = ApprovalDocument { answer: Some(record.clone()), ..document.clone() };
+        let text = serde_json::to_string(&ended).map_err(internal)?;
+        let changes = vec![
+            Change::MoveApproval { id: prompt.id, from, to, document: Some(text) },
+            Change::MoveCall { call: prompt.call, from: CallState::Waiting, to: CallState::Ended },
+        ];
+        match self.commit(vec![self.resolved(prompt, &record)?], changes).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn resolved(&self, prompt: &PendingToolApproval, record: &ApprovalRecord) -> Result<NewRecord, Refusal> {
+        let subject = palyra_journal::Subject {
+            session: Some(prompt.session),
+            run: Some(prompt.run),
+            call: Some(prompt.call),
+            approval: Some(prompt.id),
+        };
+        self.record(RecordKind::ApprovalResolved, subject, record)
+    }
+}
+
+/// What an answer makes of a call: the approver it may start with, or the refusal. Whatever is not a valid yes is a no.
+///
+/// # Errors
+/// When the question was denied, ran out, was withdrawn or used, or cannot be read.
+pub fn apply_tool_approval_outcome(
+    row: ApprovalRow,
+    clock: &dyn Clock,
+    recorded: Timestamp,
+) -> Result<Approver, Refusal> {
+    let (id, state) = (row.id, row.state);
+    let answer = read(&row)?.answer.ok_or_else(|| internal("the answer cannot be read"))?;
+    match state {
+        ApprovalState::Approved => {
+            let valid = answer.valid_until.is_some_and(|until| !until.has_passed(clock, recorded));
+            match answer.by {
+                Some(by) if valid && answer.digest == row.digest => {
+                    Ok(Approver { by, approval: id, covers: answer.covers })
+                }
+                _ => Err(Refusal::Expired(id)),
+            }
+        }
+        ApprovalState::Denied => {
+            let by = answer.by.map_or_else(|| "somebody".to_owned(), |by| by.to_string());
+            Err(Refusal::Rejected { approval: id, by, message: answer.message })
+        }
+        ApprovalState::Expired => Err(Refusal::Expired(id)),
+        ApprovalState::Cancelled => Err(Refusal::Cancelled(CancelCause::Withdrawn(answer.cause.unwrap_or_default()))),
+        ApprovalState::Pending | ApprovalState::Consumed => Err(internal("the approval cannot be used")),
+    }
+}
+
+/// What a pattern would cover, in words, to be shown before it is chosen.
+///
+/// # Errors
+/// When the pattern cannot be given for this call.
+pub fn shown_cover(prompt: &PendingToolApproval, pattern: Pattern) -> Result<String, PatternError> {
+    Cover::of(pattern, &prompt.work, prompt.digest).map(|cover| cover.shown(&prompt.summary))
+}
+
+fn cover(document: &ApprovalDocument, pattern: Pattern) -> Result<Cover, PatternError> {
+    Cover::of(pattern, &document.prompt.work, document.intent)
+}
+
+pub(crate) fn read(row: &ApprovalRow) -> Result<ApprovalDocument, Refusal> {
+    serde_json::from_str(&row.document)
+        .map_err(|error| internal(format!("the approval {} cannot be read: {error}", row.id)))
+}
+
+/// Why an answer does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// There is no such question.
+    #[error("there is no approval {0}")]
+    Unknown(ApprovalId),
+    /// Somebody or something else was quicker.
+    #[error("too late: the approval is {0}")]
+    TooLate(ApprovalState),
+    /// Agents do not answer.
+    #[error("an agent cannot answer approvals")]
+    Agent,
+    /// It is their own call.
+    #[error("nobody approves their own call")]
+    Own,
+    /// Policy does not let them.
+    #[error("policy does not let you answer: {0}")]
+    Policy(String),
+    /// A PIN is needed first.
+    #[error("a PIN is needed first")]
+    PinNeeded,
+    /// A PIN is needed and none was set.
+    #[error("a PIN is needed, and none was set")]
+    NoPin,
+    /// The PIN did not unlock it.
+    #[error(transparent)]
+    Presence(#[from] super::presence::PresenceError),
+    /// The pattern cannot be given.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The time is too long, or none.
+    #[error("{minutes} minutes cannot be given; 1 to {longest} can")]
+    Timebox {
+        /// How long it was to be.
+        minutes: u32,
+        /// How long it can be.
+        longest: u32,
+    },
+    /// It could not be recorded or read.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl AnswerError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Unknown(_) => "`palyra approvals list` shows what is pending".to_owned(),
+            Self::TooLate(_) => "nothing ran by this answer; the call can be proposed again".to_owned(),
+            Self::Agent => "a person answers with their own credential".to_owned(),
+            Self::Own => "let somebody else answer, or answer at a terminal yourself".to_owned(),
+            Self::Policy(_) => "ask an owner, admin or operator".to_owned(),
+            Self::PinNeeded => "unlock with your PIN and answer again".to_owned(),
+            Self::NoPin => "set one, or set `presence = \"none\"` under [approvals]".to_owned(),
+            Self::Presence(_) => "try again with the right PIN".to_owned(),
+            Self::Pattern(_) => "approve it exactly instead".to_owned(),
+            Self::Timebox { .. } => "choose another time".to_owned(),
+            Self::Refused(refusal) => refusal.advice(),
+        }
+    }
+}

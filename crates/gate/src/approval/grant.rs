@@ -1,0 +1,201 @@
+//! Answers that hold for more than one call: for a session, or for some time.
+//!
+//! Guarantees: a grant covers the same principal in the same session and workspace with the same tool, exactly the same work or a trailing
+//! wildcard that was shown, and a plan that is equal or narrower; never a program that runs what it is handed by wildcard; a new start of the
+//! machine ends it if it was for the session; and it replaces the question only, so policy is asked anew for every call.
+
+use palyra_journal::state::GrantRow;
+use palyra_types::{
+    AbsolutePath, Clock, Principal, Sha256Digest, Timestamp, WorkspaceName,
+    id::ApprovalId,
+    process::{is_interpreter, is_launcher},
+    visible::visible,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use super::record::{DecisionScope, Pattern};
+use crate::{
+    action::CallAction,
+    deadline::Deadline,
+    plan::{Bounds, Plan},
+    proposal::ToolProposal,
+    tool::{ProcessWork, Work},
+};
+
+/// A standing approval that covers a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedApproval {
+    /// The question it answers.
+    pub id: ApprovalId,
+    /// Who gave it.
+    pub by: Principal,
+    /// What it covers, in words.
+    pub covers: String,
+}
+
+/// What a standing approval covers, and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrantDocument {
+    pub(crate) by: Principal,
+    pub(crate) scope: DecisionScope,
+    pub(crate) covers: String,
+    pub(crate) workspace: Option<WorkspaceName>,
+    pub(crate) definition: Sha256Digest,
+    pub(crate) cover: Cover,
+    pub(crate) bounds: Bounds,
+    /// For the session: never, but it names the start of the machine that it holds for.
+    pub(crate) until: Deadline,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Cover {
+    /// Exactly this.
+    Exact { intent: Sha256Digest },
+    /// This program with these first arguments.
+    Trailing {
+        program: AbsolutePath,
+        program_sha256: Option<Sha256Digest>,
+        argv0: String,
+        args: Vec<String>,
+        cwd: AbsolutePath,
+        env: BTreeMap<String, String>,
+    },
+}
+
+/// The standing approval that covers this call, if there is one that holds now.
+#[must_use]
+pub fn resolve_cached_tool_approval_for_proposal(
+    rows: &[GrantRow],
+    call: &Covered<'_>,
+    clock: &dyn Clock,
+    recorded: Timestamp,
+) -> Option<CachedApproval> {
+    rows.iter().find_map(|row| {
+        // A grant that cannot be read covers nothing.
+        let document: GrantDocument = serde_json::from_str(&row.document).ok()?;
+        let same_row = row.session == call.proposal.session
+            && row.principal == call.proposal.principal.to_string()
+            && row.tool == call.proposal.tool
+            && !row.ended;
+        (same_row && document.holds(clock, recorded) && document.covers(call)).then_some(CachedApproval {
+            id: row.id,
+            by: document.by,
+            covers: document.covers,
+        })
+    })
+}
+
+/// A call that a standing approval may cover.
+pub struct Covered<'a> {
+    /// The call.
+    pub proposal: &'a ToolProposal,
+    /// What it would do.
+    pub work: &'a Work,
+    /// How it would run.
+    pub plan: &'a Plan,
+    /// Its digests.
+    pub action: &'a CallAction,
+    /// The digest of the tool's definition.
+    pub definition: Sha256Digest,
+}
+
+impl GrantDocument {
+    pub(crate) fn holds(&self, clock: &dyn Clock, recorded: Timestamp) -> bool {
+        match self.scope {
+            DecisionScope::Once => false,
+            DecisionScope::Session { .. } => !self.until.is_from_another_boot(clock),
+            DecisionScope::Timeboxed { .. } => !self.until.has_passed(clock, recorded),
+        }
+    }
+
+    fn covers(&self, call: &Covered<'_>) -> bool {
+        self.workspace == call.proposal.workspace
+            && self.definition == call.definition
+            && self.bounds.covers(&call.plan.bounds())
+            && self.cover.covers(call)
+    }
+}
+
+impl Cover {
+    /// What a pattern covers for this work.
+    pub(crate) fn of(pattern: Pattern, work: &Work, intent: Sha256Digest) -> Result<Self, PatternError> {
+        let Pattern::Trailing { fixed } = pattern else { return Ok(Self::Exact { intent }) };
+        let Work::Process(work) = work else { return Err(PatternError::NoProcess) };
+        if runs_what_it_is_handed(work) {
+            return Err(PatternError::RunsAnything(work.program.file_name().to_owned()));
+        }
+        if work.stdin_sha256.is_some() {
+            return Err(PatternError::Stdin);
+        }
+        let args = work.args.get(..fixed).ok_or(PatternError::TooFewArguments { given: work.args.len(), fixed })?;
+        Ok(Self::Trailing {
+            program: work.program.clone(),
+            program_sha256: work.program_sha256,
+            argv0: work.argv0.clone(),
+            args: args.to_vec(),
+            cwd: work.cwd.clone(),
+            env: work.env.clone(),
+        })
+    }
+
+    /// What it covers in words, to be shown before it is given.
+    pub(crate) fn shown(&self, summary: &str) -> String {
+        match self {
+            Self::Exact { .. } => format!("exactly: {summary}"),
+            Self::Trailing { program, args, .. } => {
+                let process = palyra_types::Process { program: program.clone(), args: args.clone(), cwd: None };
+                format!("{} … with any further arguments", visible(&process.command()))
+            }
+        }
+    }
+
+    fn covers(&self, call: &Covered<'_>) -> bool {
+        match (self, call.work) {
+            (Self::Exact { intent }, _) => *intent == call.action.intent,
+            (Self::Trailing { program, program_sha256, argv0, args, cwd, env }, Work::Process(work)) => {
+                // SECURITY: a program that runs what it is handed is never covered, even if it became one since.
+                !runs_what_it_is_handed(work)
+                    && work.stdin_sha256.is_none()
+                    && *program == work.program
+                    && *program_sha256 == work.program_sha256
+                    && *argv0 == work.argv0
+                    && work.args.starts_with(args)
+                    && *cwd == work.cwd
+                    && *env == work.env
+            }
+            (Self::Trailing { .. }, Work::Files(_) | Work::Report { .. }) => false,
+        }
+    }
+}
+
+fn runs_what_it_is_handed(work: &ProcessWork) -> bool {
+    let names = [Some(&work.program), work.leads_to.as_ref()];
+    let by_name =
+        names.into_iter().flatten().any(|path| is_interpreter(path.file_name()) || is_launcher(path.file_name()));
+    by_name || !work.scripts.is_empty()
+}
+
+/// Why a pattern cannot be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Only commands have arguments to leave open.
+    #[error("only a command can be approved with further arguments")]
+    NoProcess,
+    /// The program runs what it is handed.
+    #[error("`{}` runs what it is handed, so further arguments could be anything", visible(.0))]
+    RunsAnything(String),
+    /// The call has standard input, which is handed over whole.
+    #[error("the command reads standard input, which can only be approved exactly")]
+    Stdin,
+    /// More arguments are to be fixed than there are.
+    #[error("{fixed} arguments are to be fixed, and the call has {given}")]
+    TooFewArguments {
+        /// How many there are.
+        given: usize,
+        /// How many are to be fixed.
+        fixed: usize,
+    },
+}

@@ -1,0 +1,203 @@
+//! Step four: attest. A signed statement of what was run, under whose authority, in which sandbox, and what came out.
+//!
+//! Guarantees: the statement is a C2SP signed note over one line of canonical JSON, so foreign tools can verify it; it names the layers that
+//! were really active, not those that were planned; a call that was cancelled, crashed or interrupted is attested as such.
+
+use palyra_journal::{JournalKey, key::KeyError};
+use palyra_types::{
+    EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
+    id::{AttestationId, CallId, RunId, SessionId},
+    json::canonical_of,
+    word::words,
+};
+use serde::Serialize;
+
+use crate::{
+    execute::Executed,
+    output::Output,
+    permit::{Approver, CallFacts},
+};
+
+words! {
+    /// How a call ended.
+    pub enum Ending ("ending of a call") {
+        /// It ran to its end, whatever its exit code.
+        Completed = "completed",
+        /// It could not be started.
+        NotStarted = "not_started",
+        /// It ran longer than its plan allows.
+        TimedOut = "timed_out",
+        /// It ran longer than was left of the run's budget.
+        BudgetSpent = "budget_spent",
+        /// It was stopped because nobody wants it any more.
+        Cancelled = "cancelled",
+        /// The part of the daemon that ran it failed.
+        Crashed = "crashed",
+        /// The daemon ended while it ran.
+        Interrupted = "interrupted",
+    }
+}
+
+/// What is attested about an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolAttestation {
+    /// The version of this form.
+    pub v: u8,
+    /// The statement.
+    pub attestation_id: AttestationId,
+    /// The call.
+    pub call: CallId,
+    /// Its task.
+    pub run: RunId,
+    /// Its conversation.
+    pub session: SessionId,
+    /// Who proposed it.
+    pub principal: String,
+    /// The user that they act for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
+    /// The tool.
+    pub tool: ToolName,
+    /// The digest of the tool's definition.
+    pub tool_definition_sha256: Sha256Digest,
+    /// What exactly was run.
+    pub action_digest: Sha256Digest,
+    /// The digest of the arguments.
+    pub input_sha256: Sha256Digest,
+    /// The digest of what came out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_sha256: Option<Sha256Digest>,
+    /// The digest of the decision.
+    pub decision_sha256: Sha256Digest,
+    /// The policies that decided.
+    pub policies: Vec<PolicyId>,
+    /// The policy set that they belong to.
+    pub policy_set: Sha256Digest,
+    /// Who approved it, where policy asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approver: Option<Approver>,
+    /// What ran it.
+    pub executor: String,
+    /// The tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<SandboxTier>,
+    /// How its network was to be held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressEnforcementMode>,
+    /// The layers that were really active.
+    pub sandbox_enforcement: Vec<String>,
+    /// What is not enforced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_enforced: Option<String>,
+    /// How it ended.
+    pub ending: Ending,
+    /// More about that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Its exit code, if it is a process that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// When and for how long.
+    pub times: Times,
+    /// The record that was written before it ran.
+    pub started_seq: u64,
+}
+
+/// When things happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// When it was proposed.
+    pub proposed: Timestamp,
+    /// When it was about to run.
+    pub started: Timestamp,
+    /// When it was over.
+    pub ended: Timestamp,
+    /// How long it ran, in microseconds, by a clock that nobody can set.
+    pub ran_us: u64,
+}
+
+/// The proof that a call ran, durable in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// What is attested.
+    pub attestation: ToolAttestation,
+    /// The same as a signed note.
+    pub note: String,
+    /// The number of its record.
+    pub seq: u64,
+    /// The hash of its record, which the chain and the tree hold.
+    pub hash: Sha256Digest,
+}
+
+/// A call that ran: its receipt and what came out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Completed {
+    /// The proof.
+    pub receipt: Receipt,
+    /// What came out.
+    pub output: Output,
+}
+
+impl ToolAttestation {
+    pub(crate) fn of(
+        id: AttestationId,
+        facts: &CallFacts,
+        executed: &Executed,
+        ended: Timestamp,
+    ) -> Result<Self, JsonError> {
+        let proposal = &facts.proposal;
+        let plan = facts.decision.plan.as_ref();
+        Ok(Self {
+            v: 1,
+            attestation_id: id,
+            call: proposal.call,
+            run: proposal.run,
+            session: proposal.session,
+            principal: proposal.principal.to_string(),
+            on_behalf_of: proposal.on_behalf_of.as_ref().map(ToString::to_string),
+            tool: proposal.tool.clone(),
+            tool_definition_sha256: facts.definition,
+            action_digest: facts.digest,
+            input_sha256: proposal.args.digest(),
+            execution_sha256: executed.output.digest(),
+            decision_sha256: palyra_types::json::digest_of(&facts.decision)?,
+            policies: facts.decision.policies().into_iter().map(|policy| policy.id.clone()).collect(),
+            policy_set: facts.decision.policy_set,
+            approver: facts.approver.clone(),
+            executor: executed.executor.to_owned(),
+            tier: plan.and_then(crate::plan::Plan::tier),
+            egress: plan.and_then(crate::plan::Plan::egress),
+            sandbox_enforcement: executed.layers.clone(),
+            not_enforced: executed.not_enforced.map(str::to_owned),
+            ending: executed.ending,
+            detail: executed.detail.clone(),
+            exit_code: executed.output.exit_code(),
+            signal: executed.output.signal(),
+            times: Times {
+                proposed: facts.proposed_at,
+                started: facts.started_at,
+                ended,
+                ran_us: u64::try_from(executed.ran.as_micros()).unwrap_or(u64::MAX),
+            },
+            started_seq: facts.started_seq,
+        })
+    }
+
+    /// Signs it.
+    pub(crate) fn sign(&self, key: &JournalKey) -> Result<String, AttestError> {
+        let text = canonical_of(self)? + "\n";
+        Ok(key.sign(&text)?)
+    }
+}
+
+/// Why there is no statement.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttestError {
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}

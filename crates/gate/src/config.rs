@@ -1,0 +1,271 @@
+//! What the operator configures about calls: the sections `[policy]`, `[[workspace]]`, `[sandbox]`, `[[egress.host]]`, `[approvals]` and
+//! `[budget]` of `config.toml`.
+//!
+//! Guarantees: an unknown key is an error; what is left out is the careful choice. Does not: read files.
+
+use std::collections::BTreeSet;
+
+use palyra_journal::state::Charge;
+use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset};
+use palyra_sandbox::{EgressHost, Interpreters, Limits};
+use palyra_types::{
+    AbsolutePath, Action, Channel, EgressEnforcementMode, HostName, SandboxTier, SkillId, ToolName, WorkspaceName,
+};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is configured about calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GateConfig {
+    /// What policy is told besides the policies themselves.
+    pub policy: PolicySection,
+    /// Where calls may work.
+    pub workspace: Vec<WorkspaceSection>,
+    /// How calls run.
+    pub sandbox: ToolCallConfig,
+    /// What calls may reach.
+    pub egress: EgressSection,
+    /// How people are asked.
+    pub approvals: ApprovalsConfig,
+    /// What a run may use.
+    pub budget: BudgetConfig,
+}
+
+impl GateConfig {
+    /// What the policy engine is told, with the preset's own choices where nothing else is said.
+    ///
+    /// # Errors
+    /// When the preset's data is broken, which is a broken build.
+    pub fn evaluation(&self, state_directory: &AbsolutePath) -> Result<PolicyEvaluationConfig, DataError> {
+        let section = &self.policy;
+        let mut config = match section.preset {
+            PresetChoice::Preset(preset) => preset.config()?,
+            PresetChoice::None => PolicyEvaluationConfig::default(),
+        };
+        let PolicyEvaluationConfig { allow_sensitive_tools, allowlisted_tools, allowlisted_skills, .. } = &mut config;
+        set(allow_sensitive_tools, section.allow_sensitive_tools.as_ref());
+        set(allowlisted_tools, section.allowlisted_tools.as_ref());
+        set(allowlisted_skills, section.allowlisted_skills.as_ref());
+        set(&mut config.tool_execute_channel_allowlist, section.tool_execute_channel_allowlist.as_ref());
+        config.sensitive_actions.extend(&section.sensitive_actions);
+        config.workspaces = self.workspace.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
+        config.state_directory = Some(state_directory.clone());
+        Ok(config)
+    }
+}
+
+/// `[policy]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// The preset in force beside the operator's own files, or `"none"`.
+    pub preset: PresetChoice,
+    /// Whether tools with a sensitive capability can be used at all; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_sensitive_tools: Option<bool>,
+    /// Tools that the baseline lets run; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowlisted_tools: Option<Allowlist<ToolName>>,
+    /// Skills that the baseline lets run; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowlisted_skills: Option<Allowlist<SkillId>>,
+    /// Surfaces that tools may be used from; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_execute_channel_allowlist: Option<Allowlist<Channel>>,
+    /// Actions that always ask, in addition to the built-in ones.
+    pub sensitive_actions: BTreeSet<Action>,
+}
+
+/// Which preset is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PresetChoice {
+    /// This one.
+    Preset(Preset),
+    /// None: the operator's own files say everything.
+    None,
+}
+
+impl Default for PresetChoice {
+    fn default() -> Self {
+        Self::Preset(Preset::Cautious)
+    }
+}
+
+impl Serialize for PresetChoice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Preset(preset) => preset.serialize(serializer),
+            Self::None => serializer.serialize_str("none"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PresetChoice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        if word == "none" {
+            return Ok(Self::None);
+        }
+        Preset::parse(&word).map(Self::Preset).map_err(serde::de::Error::custom)
+    }
+}
+
+/// `[[workspace]]`: a directory that calls may work in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceSection {
+    /// What calls name it by.
+    pub name: WorkspaceName,
+    /// Where it is.
+    pub path: AbsolutePath,
+}
+
+/// `[sandbox]`: the ways a program may run, strongest first, and what bounds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolCallConfig {
+    /// The candidates, strongest first. The first that policy allows is taken, else the first that asks.
+    pub plans: Vec<Candidate>,
+    /// The bounds of every process.
+    pub limits: Limits,
+    /// Directories that programs are looked for in.
+    pub search_path: Vec<AbsolutePath>,
+    /// Variables that are passed on from the daemon's own environment.
+    pub pass_environment: BTreeSet<String>,
+    /// Whether tier B, which cannot contain them, runs programs that run code they are handed.
+    pub tier_b_interpreters: Interpreters,
+}
+
+impl Default for ToolCallConfig {
+    fn default() -> Self {
+        let path = |text| AbsolutePath::parse(text).ok();
+        Self {
+            plans: vec![
+                Candidate { tier: SandboxTier::C, egress: EgressEnforcementMode::Strict },
+                Candidate { tier: SandboxTier::B, egress: EgressEnforcementMode::Preflight },
+            ],
+            limits: Limits::default(),
+            search_path: ["/usr/local/bin", "/usr/bin", "/bin"].into_iter().filter_map(path).collect(),
+            pass_environment: ["LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"].map(str::to_owned).into(),
+            tier_b_interpreters: Interpreters::Refuse,
+        }
+    }
+}
+
+/// One way to run a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// What contains it.
+    pub tier: SandboxTier,
+    /// How its network is held.
+    pub egress: EgressEnforcementMode,
+}
+
+/// `[egress]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EgressSection {
+    /// The hosts that calls may name.
+    pub host: Vec<EgressHostSection>,
+}
+
+impl EgressSection {
+    /// Each host with each of its ports.
+    pub fn allowed(&self) -> impl Iterator<Item = EgressHost> {
+        let each = |section: &EgressHostSection| {
+            let host = section.host.clone();
+            let ports = section.ports.clone();
+            ports.into_iter().map(move |port| EgressHost { host: host.clone(), port })
+        };
+        self.host.iter().flat_map(each)
+    }
+}
+
+/// `[[egress.host]]`: a host that calls may name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressHostSection {
+    /// The host.
+    pub host: HostName,
+    /// Its ports.
+    #[serde(default = "https")]
+    pub ports: BTreeSet<u16>,
+}
+
+fn https() -> BTreeSet<u16> {
+    BTreeSet::from([443])
+}
+
+/// `[approvals]`: how people are asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApprovalsConfig {
+    /// How long a question waits for an answer.
+    pub answer_within_seconds: u32,
+    /// How long an answer may wait for the call to start.
+    pub valid_for_seconds: u32,
+    /// How many questions may be pending.
+    pub most_pending: u64,
+    /// How many questions of one principal may be pending.
+    pub most_pending_of_one: u64,
+    /// The longest time that a standing approval can be given for.
+    pub longest_timebox_minutes: u32,
+    /// What whoever answers has to show, besides their credential.
+    pub presence: Presence,
+}
+
+impl Default for ApprovalsConfig {
+    fn default() -> Self {
+        Self {
+            answer_within_seconds: 600,
+            valid_for_seconds: 120,
+            most_pending: 10_000,
+            most_pending_of_one: 5_000,
+            longest_timebox_minutes: 480,
+            presence: Presence::None,
+        }
+    }
+}
+
+palyra_types::words! {
+    /// What shows that a person is present when an approval is answered.
+    pub enum Presence ("kind of presence") {
+        /// Nothing but the credential.
+        None = "none",
+        /// A PIN, once for each session of answering.
+        Pin = "pin",
+    }
+}
+
+/// `[budget]`: what a run may use, unless it is opened with less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Calls.
+    pub calls: u64,
+    /// Seconds that calls run for, all together.
+    pub wall_seconds: u64,
+    /// Bytes that calls print, all together.
+    pub output_bytes: u64,
+}
+
+impl Default for BudgetConfig {
+    fn default() -> Self {
+        Self { calls: 1_000, wall_seconds: 4 * 3_600, output_bytes: 256 << 20 }
+    }
+}
+
+impl BudgetConfig {
+    /// The budget as the journal counts it.
+    #[must_use]
+    pub const fn limits(self) -> Charge {
+        Charge { calls: self.calls, wall_ms: self.wall_seconds.saturating_mul(1_000), output_bytes: self.output_bytes }
+    }
+}
+
+fn set<T: Clone>(value: &mut T, configured: Option<&T>) {
+    if let Some(configured) = configured {
+        value.clone_from(configured);
+    }
+}

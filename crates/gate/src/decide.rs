@@ -1,0 +1,168 @@
+//! Step one: decide. Puts a proposal to policy, once for each way it could run.
+//!
+//! Guarantees: the first plan that policy allows is taken, else the first that asks; a call that no plan fits, or that policy denies in
+//! every plan, is refused; the verdict is policy's and nobody else's.
+
+use std::sync::Arc;
+
+use palyra_policy::{
+    CallDecision, CallRequest, PolicyEvaluationConfig, PolicyInfo, PolicyRequest, PolicyRequestContext,
+    RequestDocument, Snapshot, Verdict,
+};
+use palyra_types::{Action, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata};
+use serde::Serialize;
+
+use crate::{
+    plan::{Plan, Unfit},
+    posture::PostureLayer,
+    proposal::ToolProposal,
+    tool::{Intent, Work},
+};
+
+/// What a proposal is judged by.
+pub struct Security<'a> {
+    /// The policy set.
+    pub policies: &'a Snapshot,
+    /// The operator's switches and allowlists.
+    pub config: &'a PolicyEvaluationConfig,
+    /// How freely the tool may be used here, and which layer says so.
+    pub posture: (Posture, Option<PostureLayer>),
+    /// What the tool is.
+    pub tool: &'a ToolMetadata,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What policy says to a proposal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[must_use = "a decision that nobody looks at protects nothing"]
+pub struct ToolDecision {
+    /// Allow, ask or deny.
+    pub verdict: Verdict,
+    /// Whether a person has to approve first.
+    pub approval_required: bool,
+    /// How it would run. Absent when it will not.
+    pub plan: Option<Plan>,
+    /// The answer, part by part, for that plan; for a denied call, for the strongest plan.
+    pub decision: CallDecision,
+    /// The plans that do not fit, and why.
+    pub unfit: Vec<Unfit>,
+    /// How freely the tool may be used here.
+    pub posture: Posture,
+    /// Which layer says so; absent for the tool's own default.
+    pub posture_from: Option<PostureLayer>,
+    /// The policy set that decided.
+    pub policy_set: Sha256Digest,
+}
+
+impl ToolDecision {
+    /// Why, in one sentence: the reason of the first part that decided.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        self.decision.deciding().next().map_or_else(|| "nothing decided".to_owned(), |part| part.decision.reason())
+    }
+
+    /// The policies behind the verdict.
+    #[must_use]
+    pub fn policies(&self) -> Vec<&Arc<PolicyInfo>> {
+        self.decision.deciding().flat_map(|part| part.decision.policies()).collect()
+    }
+}
+
+/// Puts a proposal to policy. `plans` are the ways it could run, strongest first.
+///
+/// Returns `None` if there is no way to run it at all, which is nothing that policy could answer.
+pub fn evaluate_tool_proposal_security(
+    proposal: &ToolProposal,
+    intent: &Intent,
+    plans: Vec<Plan>,
+    unfit: Vec<Unfit>,
+    security: &Security<'_>,
+) -> Option<ToolDecision> {
+    let call = call_request(proposal, intent);
+    let judged = plans.into_iter().map(|plan| {
+        let context = context(proposal, intent, &plan, security);
+        (security.policies.decide_call(&call, &context, security.config), plan)
+    });
+    // An allowed plan ends the search; otherwise the first of the least strict verdict counts.
+    let mut best: Option<(CallDecision, Plan)> = None;
+    for (decision, plan) in judged {
+        if best.as_ref().is_none_or(|(known, _)| decision.verdict < known.verdict) {
+            let allowed = decision.verdict == Verdict::Allow;
+            best = Some((decision, plan));
+            if allowed {
+                break;
+            }
+        }
+    }
+    let (decision, plan) = best?;
+    let verdict = decision.verdict;
+    Some(ToolDecision {
+        verdict,
+        approval_required: verdict == Verdict::Ask,
+        plan: (verdict != Verdict::Deny).then_some(plan),
+        decision,
+        unfit,
+        posture: security.posture.0,
+        posture_from: security.posture.1,
+        policy_set: security.policies.digest(),
+    })
+}
+
+/// The request that a proposal makes, as it can be recorded and put to other policies later.
+#[must_use]
+pub fn recorded_request(
+    proposal: &ToolProposal,
+    intent: &Intent,
+    decision: &ToolDecision,
+    tool: &ToolMetadata,
+    now: Timestamp,
+) -> RequestDocument {
+    let mut context = bare_context(proposal, intent, now);
+    context.posture = decision.posture;
+    context.capabilities.clone_from(&tool.capabilities);
+    if let Some(plan) = &decision.plan {
+        (context.tier, context.egress) = (plan.tier(), plan.egress());
+    }
+    RequestDocument::record(&call_request(proposal, intent), &context)
+}
+
+fn call_request(proposal: &ToolProposal, intent: &Intent) -> CallRequest {
+    CallRequest {
+        request: PolicyRequest {
+            principal: proposal.principal.clone(),
+            action: Action::ToolExecute,
+            resource: Resource::Tool(proposal.tool.clone()),
+        },
+        touches: intent.touches.clone(),
+    }
+}
+
+fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Security<'_>) -> PolicyRequestContext {
+    PolicyRequestContext {
+        capabilities: security.tool.capabilities.clone(),
+        posture: security.posture.0,
+        tier: plan.tier(),
+        egress: plan.egress(),
+        ..bare_context(proposal, intent, security.now)
+    }
+}
+
+fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
+    let process = match &intent.work {
+        Work::Process(work) => Some(work.process()),
+        Work::Files(_) | Work::Report { .. } => None,
+    };
+    PolicyRequestContext {
+        device_id: proposal.device.clone(),
+        channel: proposal.channel.clone(),
+        session_id: Some(proposal.session),
+        run_id: Some(proposal.run),
+        token_id: proposal.token.clone(),
+        on_behalf_of: proposal.on_behalf_of.clone(),
+        tool_name: Some(proposal.tool.clone()),
+        workspace: proposal.workspace.clone(),
+        process,
+        ..PolicyRequestContext::at(now)
+    }
+}

@@ -1,0 +1,234 @@
+//! Step three: execute. Spends a permit and says what happened.
+//!
+//! Guarantees: runs exactly what the permit was issued for, once; what it was stopped by is told apart from how it ended by itself; output is
+//! told while it runs. Does not: decide, ask or record. Whoever holds no [`Permit`] runs nothing.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use palyra_sandbox::{
+    Ended, OutputStream, ProcessPlan, RunInput, SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
+};
+use palyra_types::{
+    AbsolutePath, SandboxTier,
+    id::{CallId, RunId},
+};
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+
+use crate::{
+    action::CallAction,
+    attest::Ending,
+    output::Output,
+    permit::{CallFacts, Permit},
+    plan::Plan,
+    tool::{FileWork, ProcessWork, Report, Work},
+    tools::files::{self, Heed, OutputCaps},
+    workspace::Workspace,
+};
+
+/// What a call needs to run, besides the permission.
+pub struct Executor {
+    pub(crate) runner: Arc<SandboxProcessRunner>,
+    pub(crate) workspace: Option<Arc<Workspace>>,
+    pub(crate) reports: Arc<dyn Reports>,
+    /// Whether a path below the one that was decided about may be read.
+    pub(crate) may_read: Arc<dyn Fn(&AbsolutePath) -> bool + Send + Sync>,
+    pub(crate) live: broadcast::Sender<LiveOutput>,
+    pub(crate) stop: watch::Receiver<Option<StopCause>>,
+}
+
+/// What the daemon knows about itself.
+pub trait Reports: Send + Sync {
+    /// Tells about this.
+    fn report(&self, about: Report) -> Value;
+}
+
+/// Output of a call that runs.
+#[derive(Debug, Clone)]
+pub struct LiveOutput {
+    /// The task.
+    pub run: RunId,
+    /// The call.
+    pub call: CallId,
+    /// Standard output or standard error.
+    pub stream: OutputStream,
+    /// What it said.
+    pub bytes: Arc<[u8]>,
+}
+
+/// What became of a call that was started.
+#[derive(Debug)]
+#[must_use = "an execution that is not attested has no receipt"]
+pub struct Executed {
+    pub(crate) ending: Ending,
+    pub(crate) detail: Option<String>,
+    pub(crate) output: Output,
+    pub(crate) executor: &'static str,
+    pub(crate) layers: Vec<String>,
+    pub(crate) not_enforced: Option<&'static str>,
+    pub(crate) ran: Duration,
+}
+
+impl Executed {
+    /// An execution of which nothing more is known.
+    pub(crate) fn unknown(ending: Ending, detail: &str) -> Self {
+        Self {
+            ending,
+            detail: Some(detail.to_owned()),
+            output: Output::Nothing,
+            executor: UNKNOWN_EXECUTOR,
+            layers: Vec::new(),
+            not_enforced: None,
+            ran: Duration::ZERO,
+        }
+    }
+}
+
+/// Runs a call and spends its permit.
+pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed {
+    let (facts, work, plan) = permit.spend();
+    let begun = Instant::now();
+    // The executor works out itself what it is about to run; it does not take anybody's word for it.
+    let found = CallAction::of(&facts.proposal, facts.definition, &work, &plan);
+    if !found.is_ok_and(|found| found.digest == facts.digest) {
+        return Executed::unknown(Ending::NotStarted, "what would run is not what was permitted");
+    }
+    let mut executed = match (work, &plan) {
+        (Work::Process(work), Plan::Process { tier, process }) => {
+            run_process(&facts, work, (*tier, process), executor).await
+        }
+        (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
+        (Work::Report { about }, Plan::Daemon) => {
+            in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) })
+        }
+        (Work::Process(_), Plan::Daemon) | (Work::Files(_) | Work::Report { .. }, Plan::Process { .. }) => {
+            Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
+        }
+    };
+    executed.ran = begun.elapsed();
+    executed
+}
+
+async fn run_process(
+    facts: &CallFacts,
+    work: ProcessWork,
+    (tier, plan): (SandboxTier, &ProcessPlan),
+    executor: &Executor,
+) -> Executed {
+    if tier != SandboxTier::B {
+        return Executed::unknown(Ending::NotStarted, "this tier cannot run here");
+    }
+    let deadline = Some(Duration::from_millis(facts.reserved.wall_ms));
+    let mut stop = executor.stop.clone();
+    let started = executor.runner.start(plan, RunInput { stdin: work.stdin, deadline }).await;
+    let mut running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            let failed = Executed::unknown(Ending::NotStarted, &format!("{error}"));
+            return Executed { executor: TIER_B_EXECUTOR, not_enforced: Some(TIER_B_DOES_NOT), ..failed };
+        }
+    };
+    let stopper = running.stopper();
+    let (run, call) = (facts.proposal.run, facts.proposal.call);
+    let mut watched = true;
+    loop {
+        tokio::select! {
+            chunk = running.next_output() => match chunk {
+                Some(chunk) => {
+                    // Nobody may be listening.
+                    let _ = executor.live.send(LiveOutput { run, call, stream: chunk.stream, bytes: chunk.bytes.into() });
+                }
+                None => break,
+            },
+            cause = asked_to_stop(&mut stop), if watched => {
+                watched = false;
+                stopper.stop(cause);
+            }
+        }
+    }
+    let outcome = running.outcome().await;
+    let (ending, detail) = ending(outcome.ended);
+    let layers = outcome.layers.iter().map(ToString::to_string).collect();
+    Executed {
+        ending,
+        detail,
+        output: Output::of_process(outcome),
+        executor: TIER_B_EXECUTOR,
+        layers,
+        not_enforced: Some(TIER_B_DOES_NOT),
+        ran: Duration::ZERO,
+    }
+}
+
+/// Waits until the call is to be stopped. If nobody can ask for that any more, it waits for ever.
+async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopCause>>) -> StopCause {
+    match stop.wait_for(Option::is_some).await.map(|cause| *cause) {
+        Ok(Some(cause)) => cause,
+        Ok(None) | Err(_) => std::future::pending().await,
+    }
+}
+
+fn ending(ended: Ended) -> (Ending, Option<String>) {
+    match ended {
+        Ended::Exited(_) | Ended::Signalled(_) => (Ending::Completed, None),
+        Ended::WallClock => (Ending::TimedOut, None),
+        Ended::Deadline => (Ending::BudgetSpent, None),
+        Ended::Cancelled(cause) => (Ending::Cancelled, Some(stopped(cause).to_owned())),
+        Ended::SupervisorLost => (Ending::Crashed, Some("the supervisor of the process was lost".to_owned())),
+    }
+}
+
+const fn stopped(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Requested => "somebody asked for it",
+        StopCause::CallerGone => "its caller is gone",
+        StopCause::Revoked => "it is not permitted any more",
+        StopCause::Shutdown => "the daemon is stopping",
+    }
+}
+
+async fn work_on_files(facts: &CallFacts, work: FileWork, wall_ms: u64, executor: &Executor) -> Executed {
+    let Some(workspace) = executor.workspace.clone() else {
+        return Executed::unknown(Ending::NotStarted, "the call has no workspace");
+    };
+    let limit = Duration::from_millis(wall_ms.min(facts.reserved.wall_ms));
+    let begun = Instant::now();
+    let (stop, may_read) = (executor.stop.clone(), Arc::clone(&executor.may_read));
+    let cancelled = executor.stop.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let heed =
+            Heed { stop: &|| stop.borrow().is_some() || begun.elapsed() >= limit, may_read: &|path| may_read(path) };
+        files::perform(&work, &workspace, &OutputCaps::default(), heed)
+    });
+    match work.await {
+        Ok(Ok(value)) => in_daemon(Ending::Completed, None, Output::Value { value }),
+        Ok(Err(files::FileError::Stopped)) if cancelled.borrow().is_some() => {
+            in_daemon(Ending::Cancelled, None, Output::Nothing)
+        }
+        Ok(Err(files::FileError::Stopped)) => in_daemon(Ending::TimedOut, None, Output::Nothing),
+        Ok(Err(error)) => {
+            let value = serde_json::json!({ "error": { "message": error.to_string(), "help": error.advice() } });
+            in_daemon(Ending::Completed, Some(error.to_string()), Output::Value { value })
+        }
+        Err(_) => in_daemon(Ending::Crashed, Some("the file tool failed".to_owned()), Output::Nothing),
+    }
+}
+
+fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed {
+    Executed {
+        ending,
+        detail,
+        output,
+        executor: DAEMON_EXECUTOR,
+        layers: vec!["openat2_beneath_workspace".to_owned()],
+        not_enforced: None,
+        ran: Duration::ZERO,
+    }
+}
+
+const DAEMON_EXECUTOR: &str = "daemon";
+
+const UNKNOWN_EXECUTOR: &str = "none";

@@ -1,0 +1,483 @@
+//! The one entry: proposals go in, receipts or refusals come out.
+//!
+//! ```text
+//!  ToolProposal ─► decide ─► approve ─► (started, durable) ─► execute ─► attest ─► Receipt
+//!                     └─────────┴──────────────┴─► Refusal, journalled
+//! ```
+//!
+//! Guarantees: nothing runs but through here; any error on the way means that nothing runs; a call whose caller is gone is withdrawn or
+//! stopped, and attested if it had begun.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use palyra_journal::{
+    Checkpoint, CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
+    state::{Change, Charge, PostureRow, RunRow, Waiting},
+};
+use palyra_policy::{Engine, PolicyEvaluationConfig};
+use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunner, StopCause};
+use palyra_types::{
+    AbsolutePath, Clock, Entropy, Principal, SandboxTier, Timestamp, WorkspaceName,
+    id::{CallId, RunId, SessionId},
+};
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::{
+    approval::{presence::PresencePin, record::ApprovalDocument},
+    attest::Completed,
+    config::GateConfig,
+    execute::{LiveOutput, Reports},
+    posture::PostureLayer,
+    proposal::ToolProposal,
+    refusal::{CancelCause, Refusal},
+    tool::SearchPath,
+    tools::Registry,
+    waiting::Waiters,
+    workspace::{Workspace, WorkspaceError},
+};
+
+/// The gate. Cheap to clone; all clones are one gate.
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) store: Arc<dyn JournalStore>,
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) runner: Arc<SandboxProcessRunner>,
+    pub(crate) reports: Arc<dyn Reports>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) presence: Option<PresencePin>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) state_directory: AbsolutePath,
+    pub(crate) waiters: Waiters,
+    pub(crate) live: broadcast::Sender<LiveOutput>,
+    /// Counts reloads; calls that wait are decided anew when it changes.
+    pub(crate) policies: watch::Sender<u64>,
+    calls: Mutex<HashMap<CallId, Cancel>>,
+    /// The latest time that is known to have been.
+    recorded: AtomicI64,
+}
+
+/// What the configuration says, with everything in it opened and worked out.
+pub(crate) struct Settings {
+    pub(crate) config: GateConfig,
+    pub(crate) evaluation: PolicyEvaluationConfig,
+    pub(crate) workspaces: HashMap<WorkspaceName, Arc<Workspace>>,
+    pub(crate) programs: SearchPath,
+}
+
+/// What a gate is made of.
+pub struct Parts {
+    /// Decides.
+    pub engine: Arc<Engine>,
+    /// Keeps.
+    pub store: Arc<dyn JournalStore>,
+    /// What is configured.
+    pub config: GateConfig,
+    /// The tools.
+    pub registry: Registry,
+    /// Palyra's own directory, out of reach of every call.
+    pub state_directory: AbsolutePath,
+    /// The daemon's own environment; what the configuration names of it is passed on.
+    pub environment: BTreeMap<String, String>,
+    /// What the daemon knows about itself.
+    pub reports: Arc<dyn Reports>,
+    /// The PIN that shows that a person is there, if one was set.
+    pub presence: Option<PresencePin>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Gate {
+    /// Opens the gate. Call [`Gate::recover`] before anything is let through.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used, the sandbox cannot run, or the journal cannot be read.
+    pub async fn open(parts: Parts) -> Result<Self, OpenError> {
+        let settings = Settings::new(parts.config, &parts.state_directory)?;
+        let runner = SandboxProcessRunner::new(settings.config.egress.allowed())?;
+        let recorded = latest(parts.store.as_ref()).await?;
+        let passed = |(name, _): &(String, String)| settings.config.sandbox.pass_environment.contains(name);
+        let environment = parts.environment.into_iter().filter(passed).collect();
+        let (live, _) = broadcast::channel(LIVE_BACKLOG);
+        let inner = Arc::new(Inner {
+            engine: parts.engine,
+            settings: ArcSwap::from_pointee(settings),
+            registry: Arc::new(parts.registry),
+            runner: Arc::new(runner),
+            reports: parts.reports,
+            clock: parts.clock,
+            entropy: parts.entropy,
+            presence: parts.presence,
+            environment,
+            state_directory: parts.state_directory,
+            waiters: Waiters::default(),
+            live,
+            policies: watch::channel(0).0,
+            calls: Mutex::default(),
+            recorded: AtomicI64::new(recorded.unix_millis()),
+            store: parts.store,
+        });
+        inner.waiters.listen(inner.store.subscribe());
+        Ok(Self { inner })
+    }
+
+    /// Opens a run: a task with a budget. Without limits it has those of the configuration, and never more.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn open_run(
+        &self,
+        session: SessionId,
+        principal: &Principal,
+        limits: Option<Charge>,
+    ) -> Result<RunId, Refusal> {
+        let inner = &self.inner;
+        let run = RunId::generate(inner.clock.now(), inner.entropy.as_ref()).map_err(internal)?;
+        let most = inner.settings.load().config.budget.limits();
+        let limits = limits.map_or(most, |limits| Charge {
+            calls: limits.calls.min(most.calls),
+            wall_ms: limits.wall_ms.min(most.wall_ms),
+            output_bytes: limits.output_bytes.min(most.output_bytes),
+        });
+        let subject = Subject { session: Some(session), run: Some(run), ..Subject::default() };
+        let body = serde_json::json!({ "principal": principal.to_string(), "limits": limits });
+        let record = inner.record(RecordKind::RunOpened, subject, &body)?;
+        let row = RunRow { run, session, principal: principal.to_string(), limits, used: Charge::default() };
+        inner.commit(vec![record], vec![Change::AddRun(row)]).await.map_err(Refusal::from)?;
+        Ok(run)
+    }
+
+    /// Runs a call whose caller waits for it. When the returned future is dropped, the call is withdrawn or stopped.
+    ///
+    /// # Errors
+    /// When it was refused.
+    pub async fn run(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
+        proposal.waiting = Waiting::Attached;
+        let (cancel, finished) = self.begin(proposal, None);
+        let mut gone = CancelOnDrop { cancel: Some(cancel) };
+        let outcome = finished.await.unwrap_or_else(|_| Err(crashed()));
+        gone.cancel = None;
+        outcome
+    }
+
+    /// Accepts a call that goes on without its caller. Returns once the call is durable: it waits for its answer, runs, or is over.
+    ///
+    /// # Errors
+    /// When it was refused at once.
+    pub async fn submit(&self, mut proposal: ToolProposal) -> Result<Accepted, Refusal> {
+        proposal.waiting = Waiting::Accepted;
+        let call = proposal.call;
+        let (durable, accepted) = oneshot::channel();
+        let (_, finished) = self.begin(proposal, Some(durable));
+        match accepted.await {
+            Ok(()) => Ok(Accepted { call, outcome: finished }),
+            // It was over before it was accepted: what it came to says why.
+            Err(_) => match finished.await {
+                Ok(Err(refusal)) => Err(refusal),
+                Ok(Ok(_)) | Err(_) => Err(crashed()),
+            },
+        }
+    }
+
+    /// Withdraws or stops a call. Returns whether there was one to stop.
+    pub fn cancel(&self, call: CallId, by: &Principal) -> bool {
+        let calls = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.get(&call).is_some_and(|cancel| cancel.ask(&CancelCause::Requested(by.clone())))
+    }
+
+    /// Tells what calls print while they run.
+    #[must_use]
+    pub fn live_output(&self) -> broadcast::Receiver<LiveOutput> {
+        self.inner.live.subscribe()
+    }
+
+    /// The tools there are.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// What keeps the journal.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn JournalStore> {
+        &self.inner.store
+    }
+
+    /// Tells the gate that other policies are in force. Calls that wait are decided anew, and those that are denied now are withdrawn.
+    ///
+    /// # Errors
+    /// When it cannot be recorded. The policies are in force all the same.
+    pub async fn policies_changed(&self, by: &str) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        let body = serde_json::json!({ "policy_set": inner.engine.snapshot().digest(), "by": by });
+        inner.policies.send_modify(|count| *count += 1);
+        let record = inner.record(RecordKind::PolicyReloaded, Subject::default(), &body)?;
+        inner.commit(vec![record], Vec::new()).await.map_err(Refusal::from)?;
+        Ok(())
+    }
+
+    /// Sets how freely a tool may be used in a layer, or leaves it to the next layer again.
+    ///
+    /// # Errors
+    /// When it cannot be recorded, or there was nothing to take away.
+    pub async fn set_posture(
+        &self,
+        layer: PostureLayer,
+        key: &str,
+        tool: &palyra_types::ToolName,
+        posture: Option<palyra_types::Posture>,
+    ) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture });
+        let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;
+        let row = PostureRow {
+            layer: layer.as_str().to_owned(),
+            key: key.to_owned(),
+            tool: tool.clone(),
+            posture: posture.unwrap_or(palyra_types::Posture::Disabled),
+        };
+        let change = Change::SetPosture { row, remove: posture.is_none() };
+        inner.commit(vec![record], vec![change]).await.map_err(Refusal::from)?;
+        inner.policies.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Goes on with a call that waits for its answer.
+    pub(crate) fn begin_waiting(&self, call: CallId, document: ApprovalDocument) {
+        let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
+        inner.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call, cancel.clone());
+        let waiter = inner.waiters.wait_for(document.prompt.id);
+        tokio::spawn(async move {
+            let _leave = LeaveOnDrop { inner: Arc::clone(&inner), call };
+            let _ = inner.await_answer(document, &waiter, cancel).await;
+        });
+    }
+
+    /// Starts a call on a task of its own, so that it is attested whatever becomes of its caller.
+    pub(crate) fn begin(&self, proposal: ToolProposal, durable: Option<oneshot::Sender<()>>) -> (Cancel, Outcome) {
+        let (cancel, (done, finished)) = (Cancel::default(), oneshot::channel());
+        let (inner, handle) = (Arc::clone(&self.inner), cancel.clone());
+        let call = proposal.call;
+        inner.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call, handle.clone());
+        tokio::spawn(async move {
+            let leave = LeaveOnDrop { inner: Arc::clone(&inner), call };
+            let outcome = inner.conduct(proposal, handle, durable).await;
+            drop(leave);
+            let _ = done.send(outcome);
+        });
+        (cancel, finished)
+    }
+}
+
+/// A call that was accepted.
+pub struct Accepted {
+    /// The call.
+    pub call: CallId,
+    /// What comes of it, for whoever wants to wait after all.
+    pub outcome: Outcome,
+}
+
+/// What comes of a call.
+pub type Outcome = oneshot::Receiver<Result<Completed, Refusal>>;
+
+impl Inner {
+    /// The latest time that is known to have been.
+    pub(crate) fn recorded(&self) -> Timestamp {
+        Timestamp::from_unix_millis(self.recorded.load(Ordering::Relaxed))
+    }
+
+    pub(crate) async fn commit(
+        &self,
+        records: Vec<palyra_journal::NewRecord>,
+        changes: Vec<Change>,
+    ) -> Result<palyra_journal::Committed, CommitError> {
+        let committed = self.store.commit(Transaction { records, changes }).await?;
+        self.recorded.fetch_max(self.clock.now().unix_millis(), Ordering::Relaxed);
+        Ok(committed)
+    }
+
+    /// A record that says this.
+    pub(crate) fn record(
+        &self,
+        kind: RecordKind,
+        subject: Subject,
+        body: &impl serde::Serialize,
+    ) -> Result<palyra_journal::NewRecord, Refusal> {
+        let body = palyra_journal::Body::of(body, self.entropy.as_ref()).map_err(internal)?;
+        Ok(palyra_journal::NewRecord { kind, subject, time: self.clock.now(), body })
+    }
+
+    /// The tiers that can run here.
+    #[expect(clippy::unused_self, reason = "tier C is asked for what the machine has")]
+    pub(crate) const fn tiers(&self) -> &'static [SandboxTier] {
+        &[SandboxTier::B]
+    }
+}
+
+impl Settings {
+    fn new(config: GateConfig, state_directory: &AbsolutePath) -> Result<Self, OpenError> {
+        let evaluation = config.evaluation(state_directory)?;
+        let mut workspaces = HashMap::new();
+        for section in &config.workspace {
+            let workspace = Workspace::open(section.name.clone(), &section.path, state_directory)?;
+            workspaces.insert(section.name.clone(), Arc::new(workspace));
+        }
+        let programs = SearchPath::new(config.sandbox.search_path.clone());
+        Ok(Self { config, evaluation, workspaces, programs })
+    }
+}
+
+/// A call's ear: whether it is to be withdrawn or stopped, and why.
+#[derive(Clone)]
+pub(crate) struct Cancel {
+    cause: Arc<watch::Sender<Option<CancelCause>>>,
+    stop: Arc<watch::Sender<Option<StopCause>>>,
+}
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self { cause: Arc::new(watch::channel(None).0), stop: Arc::new(watch::channel(None).0) }
+    }
+}
+
+impl Cancel {
+    /// Asks for it. The first cause counts.
+    fn ask(&self, cause: &CancelCause) -> bool {
+        let stop = match cause {
+            CancelCause::CallerGone => StopCause::CallerGone,
+            CancelCause::Requested(_) => StopCause::Requested,
+            CancelCause::PolicyChanged(_) | CancelCause::Withdrawn(_) => StopCause::Revoked,
+            CancelCause::Restarted | CancelCause::Stopping => StopCause::Shutdown,
+        };
+        let first = self.cause.send_if_modified(|known| {
+            let first = known.is_none();
+            if first {
+                *known = Some(cause.clone());
+            }
+            first
+        });
+        if first {
+            self.stop.send_replace(Some(stop));
+        }
+        first
+    }
+
+    /// Waits until somebody asks for it.
+    pub(crate) async fn asked(&self) -> CancelCause {
+        let mut cause = self.cause.subscribe();
+        match cause.wait_for(Option::is_some).await.map(|cause| cause.clone()) {
+            Ok(Some(cause)) => cause,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Whether somebody has asked for it.
+    pub(crate) fn already(&self) -> Option<CancelCause> {
+        self.cause.borrow().clone()
+    }
+
+    pub(crate) fn stopper(&self) -> watch::Receiver<Option<StopCause>> {
+        self.stop.subscribe()
+    }
+}
+
+struct CancelOnDrop {
+    cancel: Option<Cancel>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.cancel {
+            cancel.ask(&CancelCause::CallerGone);
+        }
+    }
+}
+
+struct LeaveOnDrop {
+    inner: Arc<Inner>,
+    call: CallId,
+}
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
+    }
+}
+
+/// The time of the last record.
+async fn latest(store: &dyn JournalStore) -> Result<Timestamp, ReadError> {
+    let note = store.checkpoint().await?;
+    let head = Checkpoint::open(&note, store.key().public()).map_err(|error| ReadError(error.to_string()))?;
+    let last = store.records(head.size.saturating_sub(1), 1).await?;
+    let first = last.first().ok_or_else(|| ReadError("the last record is missing".to_owned()))?;
+    Ok(first.record.time())
+}
+
+pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Internal(error.to_string())
+}
+
+fn crashed() -> Refusal {
+    Refusal::Internal("the call's task ended early".to_owned())
+}
+
+impl From<CommitError> for Refusal {
+    fn from(error: CommitError) -> Self {
+        use palyra_journal::state::Conflict;
+        match error {
+            CommitError::Unwritable(trouble) => Self::Journal(trouble),
+            CommitError::Conflict(Conflict::OverBudget { limits, used }) => Self::Budget { limits, used },
+            CommitError::Conflict(Conflict::TooManyPending { pending, limit, .. }) => {
+                Self::TooManyPending { pending, limit }
+            }
+            CommitError::Conflict(Conflict::Exists) => Self::Repeated,
+            CommitError::Conflict(other) => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// Why the gate does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A workspace cannot be used.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The preset's data is broken.
+    #[error(transparent)]
+    Data(#[from] palyra_policy::DataError),
+    /// No process can be run.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxProcessRunError),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] ReadError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+}
+
+/// How many pieces of output a listener may fall behind.
+const LIVE_BACKLOG: usize = 1_024;

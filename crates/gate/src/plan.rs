@@ -1,0 +1,263 @@
+//! How a call would run: candidate plans, strongest first.
+//!
+//! Guarantees: a plan says everything about how the work would be contained, and serialises the same for equal plans; no candidate is
+//! weaker than the call asks for. Does not: choose among them. Policy does, in [`decide`](crate::decide).
+
+use std::collections::BTreeMap;
+
+use palyra_sandbox::{
+    EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunner,
+};
+use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::{Candidate, ToolCallConfig},
+    tool::{ProcessWork, Work},
+};
+
+/// How a call would run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Plan {
+    /// A process in a sandbox.
+    Process {
+        /// What contains it.
+        tier: SandboxTier,
+        /// Everything about it.
+        process: ProcessPlan,
+    },
+    /// The daemon itself does it, without leaving the workspace.
+    Daemon,
+}
+
+impl Plan {
+    /// What contains it, as policy sees it.
+    #[must_use]
+    pub const fn tier(&self) -> Option<SandboxTier> {
+        match self {
+            Self::Process { tier, .. } => Some(*tier),
+            Self::Daemon => None,
+        }
+    }
+
+    /// How its network is held, as policy sees it.
+    #[must_use]
+    pub const fn egress(&self) -> Option<EgressEnforcementMode> {
+        match self {
+            Self::Process { process, .. } => Some(process.egress.mode),
+            Self::Daemon => None,
+        }
+    }
+
+    /// How long it may run, in milliseconds.
+    #[must_use]
+    pub const fn wall_ms(&self) -> u64 {
+        match self {
+            Self::Process { process, .. } => process.limits.wall_ms,
+            Self::Daemon => DAEMON_WALL_MS,
+        }
+    }
+
+    /// How much of its output is kept, in bytes.
+    #[must_use]
+    pub const fn output_bytes(&self) -> u64 {
+        match self {
+            // Standard output and standard error each.
+            Self::Process { process, .. } => process.limits.output_bytes.saturating_mul(2),
+            Self::Daemon => DAEMON_OUTPUT_BYTES,
+        }
+    }
+
+    /// What bounds it, for comparing it with another.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        match self {
+            Self::Process { tier, process } => Bounds {
+                tier: Some(*tier),
+                egress: Some(process.egress.mode),
+                hosts: process.egress.hosts.clone(),
+                limits: Some(process.limits),
+                interpreters: Some(process.interpreters),
+            },
+            Self::Daemon => Bounds { tier: None, egress: None, hosts: Vec::new(), limits: None, interpreters: None },
+        }
+    }
+}
+
+/// What bounds a plan. A standing approval covers plans within the bounds of the one that was approved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    tier: Option<SandboxTier>,
+    egress: Option<EgressEnforcementMode>,
+    hosts: Vec<EgressHost>,
+    limits: Option<Limits>,
+    interpreters: Option<Interpreters>,
+}
+
+impl Bounds {
+    /// Whether the other is equal or narrower.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let limits = match (self.limits, other.limits) {
+            (Some(wide), Some(narrow)) => within(&narrow, &wide),
+            (None, None) => true,
+            _ => false,
+        };
+        let interpreters = self.interpreters == other.interpreters
+            || (self.interpreters, other.interpreters) == (Some(Interpreters::Allow), Some(Interpreters::Refuse));
+        // Tiers and egress modes are ordered from weak to strong.
+        limits
+            && interpreters
+            && self.tier.is_some() == other.tier.is_some()
+            && other.tier >= self.tier
+            && self.egress.is_some() == other.egress.is_some()
+            && other.egress >= self.egress
+            && other.hosts.iter().all(|host| self.hosts.contains(host))
+    }
+}
+
+fn within(narrow: &Limits, wide: &Limits) -> bool {
+    narrow.wall_ms <= wide.wall_ms
+        && narrow.cpu_seconds <= wide.cpu_seconds
+        && narrow.address_space <= wide.address_space
+        && narrow.processes <= wide.processes
+        && narrow.file_size <= wide.file_size
+        && narrow.open_files <= wide.open_files
+        && narrow.output_bytes <= wide.output_bytes
+}
+
+/// What of the machine goes into plans.
+pub(crate) struct Machine<'a> {
+    pub(crate) config: &'a ToolCallConfig,
+    pub(crate) runner: &'a SandboxProcessRunner,
+    /// The tiers that can run here.
+    pub(crate) tiers: &'a [SandboxTier],
+    /// Palyra's own directory.
+    pub(crate) state_directory: &'a AbsolutePath,
+    /// The daemon's environment, as far as it is passed on.
+    pub(crate) environment: &'a BTreeMap<String, String>,
+}
+
+/// The ways this work could run, strongest first, and why others cannot.
+pub(crate) fn candidates(work: &Work, root: Option<&AbsolutePath>, machine: &Machine<'_>) -> (Vec<Plan>, Vec<Unfit>) {
+    let (Work::Process(work), Some(root)) = (work, root) else { return (vec![Plan::Daemon], Vec::new()) };
+    let (mut plans, mut unfit) = (Vec::new(), Vec::new());
+    for candidate in &machine.config.plans {
+        let plan = fitness(work, candidate, machine).and_then(|()| {
+            let process = process_plan(work, root, *candidate, machine);
+            // What the sandbox would refuse is not worth a question.
+            machine.runner.check(&process).map_err(UnfitReason::Refused)?;
+            Ok(Plan::Process { tier: candidate.tier, process })
+        });
+        match plan {
+            Ok(plan) => plans.push(plan),
+            Err(reason) => unfit.push(Unfit { tier: candidate.tier, reason }),
+        }
+    }
+    (plans, unfit)
+}
+
+fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> Result<(), UnfitReason> {
+    // Tier B is the weakest, so whoever asks for C does not get B.
+    if work.tier.is_some_and(|asked| candidate.tier < asked) {
+        return Err(UnfitReason::WeakerThanAsked);
+    }
+    if !machine.tiers.contains(&candidate.tier) {
+        return Err(UnfitReason::NotHere);
+    }
+    if candidate.tier == SandboxTier::B && candidate.egress == EgressEnforcementMode::Strict {
+        return Err(UnfitReason::CannotEnforceEgress);
+    }
+    Ok(())
+}
+
+fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, machine: &Machine<'_>) -> ProcessPlan {
+    let mut limits = machine.config.limits;
+    if let Some(seconds) = work.timeout_seconds {
+        limits.wall_ms = limits.wall_ms.min(u64::from(seconds) * 1_000);
+    }
+    let mut env = machine.environment.clone();
+    env.extend(work.env.clone());
+    env.entry("PATH".to_owned()).or_insert_with(|| search_path(machine.config));
+    env.entry("HOME".to_owned()).or_insert_with(|| root.to_string());
+    let hosts = work.hosts.iter().map(|one| EgressHost { host: one.host.clone(), port: one.port });
+    let interpreters = match candidate.tier {
+        SandboxTier::A | SandboxTier::C => Interpreters::Allow,
+        SandboxTier::B => machine.config.tier_b_interpreters,
+    };
+    ProcessPlan {
+        program: work.program.clone(),
+        argv0: Some(work.argv0.clone()),
+        args: work.args.clone(),
+        cwd: work.cwd.clone(),
+        env,
+        workspace: root.clone(),
+        hidden: vec![machine.state_directory.clone()],
+        limits,
+        egress: EgressPlan { mode: candidate.egress, hosts: hosts.collect() },
+        interpreters,
+    }
+}
+
+fn search_path(config: &ToolCallConfig) -> String {
+    config.search_path.iter().map(AbsolutePath::as_str).collect::<Vec<_>>().join(":")
+}
+
+/// A way to run that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// The tier.
+    pub tier: SandboxTier,
+    /// Why.
+    pub reason: UnfitReason,
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "tier {}: {}", self.tier, self.reason)
+    }
+}
+
+impl Unfit {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match &self.reason {
+            UnfitReason::WeakerThanAsked => "ask for a weaker tier",
+            UnfitReason::NotHere => "let `palyra doctor` say why the tier is missing",
+            UnfitReason::CannotEnforceEgress => "give tier b the egress mode `preflight` or `none` under [sandbox]",
+            UnfitReason::Refused(error) => error.advice(),
+        }
+    }
+}
+
+impl Serialize for Unfit {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Why a way to run does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitReason {
+    /// The call asks for a stronger tier.
+    #[error("weaker than the call asks for")]
+    WeakerThanAsked,
+    /// This machine or this build cannot.
+    #[error("not available here")]
+    NotHere,
+    /// Tier B with strict egress is a contradiction.
+    #[error("cannot enforce strict egress")]
+    CannotEnforceEgress,
+    /// The sandbox refuses the plan.
+    #[error(transparent)]
+    Refused(SandboxProcessRunError),
+}
+
+/// How long the daemon works on a file tool at most.
+const DAEMON_WALL_MS: u64 = 30_000;
+
+/// The most that a file tool answers: its content as base 64, and names.
+const DAEMON_OUTPUT_BYTES: u64 = 1 << 20;

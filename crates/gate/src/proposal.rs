@@ -1,0 +1,110 @@
+//! What is proposed: a tool, its arguments, and who asks for it from where.
+//!
+//! Guarantees: a proposal is made of parsed parts only. Holding one permits nothing.
+
+use palyra_journal::{record::Subject, state::Waiting};
+use palyra_types::{
+    Channel, DeviceId, JsonObject, Principal, TokenId, ToolName, WorkspaceName,
+    id::{CallId, RunId, SessionId},
+    json::Limits,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A call as it is proposed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolProposal {
+    /// The call.
+    pub call: CallId,
+    /// The task it belongs to, whose budget it uses.
+    pub run: RunId,
+    /// The conversation it belongs to.
+    pub session: SessionId,
+    /// Who proposes it.
+    pub principal: Principal,
+    /// The user that they act for.
+    pub on_behalf_of: Option<Principal>,
+    /// The surface that received it.
+    pub channel: Option<Channel>,
+    /// The device it came from.
+    pub device: Option<DeviceId>,
+    /// The API token it was made with.
+    pub token: Option<TokenId>,
+    /// The configured workspace it works in.
+    pub workspace: Option<WorkspaceName>,
+    /// The tool.
+    pub tool: ToolName,
+    /// Its arguments.
+    pub args: JsonObject,
+    /// Who waits for the outcome.
+    pub waiting: Waiting,
+}
+
+impl ToolProposal {
+    /// What records about this call belong to.
+    #[must_use]
+    pub const fn subject(&self) -> Subject {
+        Subject { session: Some(self.session), run: Some(self.run), call: Some(self.call), approval: None }
+    }
+
+    /// The proposal as it is kept.
+    pub(crate) fn document(&self) -> ProposalDocument {
+        ProposalDocument {
+            call: self.call,
+            run: self.run,
+            session: self.session,
+            principal: self.principal.clone(),
+            on_behalf_of: self.on_behalf_of.clone(),
+            channel: self.channel.clone(),
+            device: self.device.clone(),
+            token: self.token.clone(),
+            workspace: self.workspace.clone(),
+            tool: self.tool.clone(),
+            args: self.args.value().clone(),
+            waiting: self.waiting,
+        }
+    }
+}
+
+/// A proposal as it is kept in the journal and beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProposalDocument {
+    call: CallId,
+    run: RunId,
+    session: SessionId,
+    principal: Principal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_behalf_of: Option<Principal>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    channel: Option<Channel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<TokenId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workspace: Option<WorkspaceName>,
+    tool: ToolName,
+    args: Value,
+    waiting: Waiting,
+}
+
+impl ProposalDocument {
+    /// The proposal, if its arguments still read as they did.
+    pub(crate) fn proposal(self) -> Option<ToolProposal> {
+        Some(ToolProposal {
+            call: self.call,
+            run: self.run,
+            session: self.session,
+            principal: self.principal,
+            on_behalf_of: self.on_behalf_of,
+            channel: self.channel,
+            device: self.device,
+            token: self.token,
+            workspace: self.workspace,
+            tool: self.tool,
+            args: JsonObject::try_from_value(self.args, Limits::default()).ok()?,
+            waiting: self.waiting,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! What is made of calls that were under way when the daemon ended.
+//!
+//! Guarantees: a call that had begun and did not end is attested as interrupted and never run again by itself; a call whose caller was
+//! attached to the old daemon is withdrawn; a call that was accepted goes on waiting for its answer, or starts if it has it.
+
+use std::sync::Arc;
+
+use palyra_journal::{
+    CommitError, RecordKind,
+    state::{ApprovalState, CallRow, CallState, Change, Waiting},
+};
+use palyra_types::id::AttestationId;
+use serde_json::json;
+
+use crate::{
+    approval::answer::read,
+    attest::Ending,
+    gate::{Gate, Inner, internal},
+    refusal::{CancelCause, Refusal},
+};
+
+/// What was found and done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Calls that had begun, attested as interrupted.
+    pub interrupted: usize,
+    /// Calls that were withdrawn, because nobody waits for them any more.
+    pub withdrawn: usize,
+    /// Accepted calls that wait on.
+    pub resumed: usize,
+}
+
+impl Gate {
+    /// Brings what an earlier daemon left in order. To be called before anything is let through.
+    ///
+    /// # Errors
+    /// When the journal cannot be read or written.
+    pub async fn recover(&self) -> Result<Recovered, Refusal> {
+        let mut recovered = Recovered::default();
+        let node = self.inner.store.node();
+        for row in self.inner.store.calls_in(CallState::Started).await?.iter().filter(|row| row.node == node) {
+            self.inner.interrupt(row).await?;
+            recovered.interrupted += 1;
+        }
+        for row in self.inner.store.calls_in(CallState::Waiting).await?.iter().filter(|row| row.node == node) {
+            if self.resume(row).await? {
+                recovered.resumed += 1;
+            } else {
+                recovered.withdrawn += 1;
+            }
+        }
+        Ok(recovered)
+    }
+
+    /// Goes on with a call that waited, if it lives on without its caller.
+    async fn resume(&self, row: &CallRow) -> Result<bool, Refusal> {
+        let inner = &self.inner;
+        let asked = inner.store.approval_of(row.call).await?;
+        let Some(asked) = asked else { return Err(internal(format!("the call {} waits for nothing", row.call))) };
+        let document = read(&asked)?;
+        let open = matches!(asked.state, ApprovalState::Pending | ApprovalState::Approved);
+        if row.waiting == Waiting::Attached || !open {
+            let cause = CancelCause::Restarted.to_string();
+            inner.withdraw(&document, (asked.state, ApprovalState::Cancelled), &cause).await?;
+            return Ok(false);
+        }
+        self.begin_waiting(row.call, document);
+        Ok(true)
+    }
+}
+
+impl Inner {
+    /// Attests that a call had begun and that nothing more is known of it.
+    async fn interrupt(self: &Arc<Self>, row: &CallRow) -> Result<(), Refusal> {
+        let id = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
+        let subject = palyra_journal::Subject {
+            session: Some(row.session),
+            run: Some(row.run),
+            call: Some(row.call),
+            approval: None,
+        };
+        let attestation = json!({
+            "v": 1,
+            "attestation_id": id,
+            "call": row.call,
+            "run": row.run,
+            "session": row.session,
+            "ending": Ending::Interrupted,
+            "detail": "the daemon ended while it ran; it was not run again",
+            "times": { "ended": self.clock.now() },
+            "records": { "first": row.first_seq, "started": row.last_seq },
+        });
+        let text = palyra_types::json::canonical_of(&attestation).map_err(internal)? + "\n";
+        let note = self.store.key().sign(&text).map_err(internal)?;
+        let record =
+            self.record(RecordKind::ToolAttested, subject, &json!({ "attestation": attestation, "note": note }))?;
+        let ended = Change::MoveCall { call: row.call, from: CallState::Started, to: CallState::Ended };
+        match self.commit(vec![record], vec![ended]).await {
+            // Another daemon that shares the store was quicker.
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How much is at stake in a call, with the reasons.
+//!
+//! Does not: decide anything. It tells a person where to look.
+
+use std::collections::BTreeSet;
+
+use palyra_policy::Touch;
+use palyra_types::{
+    EgressEnforcementMode, SandboxTier, ToolCapability,
+    process::{is_interpreter, is_launcher},
+    word::words,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    plan::Plan,
+    tool::{Intent, Work},
+};
+
+words! {
+    /// How much is at stake, from little to much.
+    pub enum RiskLevel ("risk level") {
+        /// Nothing is changed or leaves.
+        Low = "low",
+        /// Something in the workspace is changed.
+        Medium = "medium",
+        /// A program runs that is contained, or something is sent.
+        High = "high",
+        /// A program runs that is not contained, and could do anything the daemon's user can.
+        Critical = "critical",
+    }
+}
+
+/// How much is at stake, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Risk {
+    /// How much.
+    pub level: RiskLevel,
+    /// Why, in sentences without a full stop.
+    pub reasons: Vec<String>,
+}
+
+/// What is at stake in a call.
+#[must_use]
+pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapability>) -> Risk {
+    let mut found = Vec::new();
+    if let (Work::Process(work), Plan::Process { tier, .. }) = (&intent.work, plan) {
+        let name = work.program.file_name();
+        let open_ended = is_interpreter(name) || is_launcher(name) || !work.scripts.is_empty();
+        match (tier, open_ended) {
+            (SandboxTier::B, true) => {
+                found.push((RiskLevel::Critical, format!("`{name}` can run anything, and tier b does not contain it")));
+            }
+            (SandboxTier::B, false) => {
+                let why = format!("`{name}` can read and write whatever the daemon's user can");
+                found.push((RiskLevel::High, why));
+            }
+            (SandboxTier::A | SandboxTier::C, true) => {
+                found.push((RiskLevel::High, format!("`{name}` can run anything inside its sandbox")));
+            }
+            (SandboxTier::A | SandboxTier::C, false) => {
+                found.push((RiskLevel::Medium, "a contained program may change the workspace".to_owned()));
+            }
+        }
+        if work.program_sha256.is_some() {
+            found.push((RiskLevel::High, "the program itself can be changed by the agent".to_owned()));
+        }
+    }
+    if matches!(plan.egress(), Some(EgressEnforcementMode::None | EgressEnforcementMode::Preflight)) {
+        found.push((RiskLevel::High, "its network is not held back".to_owned()));
+    }
+    for touch in &intent.touches {
+        match touch {
+            Touch::Write(path) => found.push((RiskLevel::Medium, format!("it writes {path}"))),
+            Touch::Connect(host, port) => found.push((RiskLevel::High, format!("it connects to {host}:{port}"))),
+            Touch::Read(_) => {}
+        }
+    }
+    if capabilities.contains(&ToolCapability::SecretsRead) {
+        found.push((RiskLevel::Critical, "it sees secrets".to_owned()));
+    }
+    let level = found.iter().map(|(level, _)| *level).max().unwrap_or(RiskLevel::Low);
+    found.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
+    let reasons = found.into_iter().map(|(_, why)| palyra_types::visible::visible(&why)).take(MOST_REASONS).collect();
+    Risk { level, reasons }
+}
+
+/// Nobody reads more.
+const MOST_REASONS: usize = 8;

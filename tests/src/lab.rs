@@ -1,0 +1,326 @@
+//! A gate to try things on: everything is real but the clock, which tests may set.
+
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use palyra_gate::{
+    Answer, Answerer, ApprovalRecord, Completed, DecisionScope, Gate, GateConfig, Output, Parts, PendingToolApproval,
+    PresencePin, Refusal, Registry, Report, Reports, ToolProposal, approval::AnswerError,
+};
+use palyra_journal::{JournalStore, RecordKind, SqliteJournal, StoredRecord, state::Charge, state::Waiting};
+use palyra_policy::{Engine, Preset, SourceFile};
+use palyra_types::{
+    AbsolutePath, Channel, Clock, Entropy, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    clock::{ManualClock, SystemClock},
+    entropy::SystemEntropy,
+    id::{ApprovalId, CallId, RunId, SessionId},
+    json::Limits,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What a laboratory is to be like.
+#[derive(Default)]
+pub struct Plan {
+    config: String,
+    policies: Option<String>,
+    clock: Option<Arc<ManualClock>>,
+    pin: Option<String>,
+}
+
+impl Plan {
+    /// With this configuration, besides the workspace.
+    #[must_use]
+    pub fn config(mut self, toml: &str) -> Self {
+        self.config.push_str(toml);
+        self.config.push('\n');
+        self
+    }
+
+    /// With these policies instead of the preset's.
+    #[must_use]
+    pub fn policies(mut self, cedar: &str) -> Self {
+        self.policies = Some(cedar.to_owned());
+        self
+    }
+
+    /// With a clock that the test sets.
+    #[must_use]
+    pub fn clock(mut self, clock: &Arc<ManualClock>) -> Self {
+        self.clock = Some(Arc::clone(clock));
+        self
+    }
+
+    /// With this PIN.
+    #[must_use]
+    pub fn pin(mut self, pin: &str) -> Self {
+        self.pin = Some(pin.to_owned());
+        self
+    }
+
+    /// Opens it in a fresh directory.
+    pub async fn open(self) -> Lab {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("workspace")).unwrap();
+        Lab::open(home, Arc::new(self)).await
+    }
+}
+
+/// A gate with everything around it.
+pub struct Lab {
+    /// The gate.
+    pub gate: Gate,
+    /// The journal.
+    pub journal: Arc<SqliteJournal>,
+    /// The policy engine.
+    pub engine: Arc<Engine>,
+    /// What calls are proposed in.
+    pub session: SessionId,
+    /// The run that calls belong to.
+    pub run: RunId,
+    home: TempDir,
+    plan: Arc<Plan>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Lab {
+    /// A laboratory with the preset `cautious`.
+    pub async fn new() -> Self {
+        Plan::default().open().await
+    }
+
+    async fn open(home: TempDir, plan: Arc<Plan>) -> Self {
+        let clock: Arc<dyn Clock> = match &plan.clock {
+            Some(clock) => Arc::<ManualClock>::clone(clock),
+            None => Arc::new(SystemClock::new()),
+        };
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let state = path(&home.path().join("state"));
+        let journal =
+            SqliteJournal::open(&home.path().join("state/journal"), Arc::clone(&clock), Arc::clone(&entropy)).unwrap();
+        let journal = Arc::new(journal);
+        let source = match &plan.policies {
+            Some(text) => SourceFile::operator("lab.cedar", text.clone()),
+            None => Preset::Cautious.source(),
+        };
+        let engine = Arc::new(Engine::new(&[source]).unwrap());
+        let workspace = path(&home.path().join("workspace"));
+        let config = format!("{}\n[[workspace]]\nname = \"lab\"\npath = \"{workspace}\"\n", plan.config);
+        let config: GateConfig = toml::from_str(&config).unwrap();
+        let parts = Parts {
+            engine: Arc::clone(&engine),
+            store: Arc::<SqliteJournal>::clone(&journal),
+            config,
+            registry: Registry::builtin().unwrap(),
+            state_directory: state,
+            environment: BTreeMap::new(),
+            reports: Arc::new(Silent),
+            presence: plan.pin.as_deref().map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
+            clock: Arc::clone(&clock),
+            entropy: Arc::clone(&entropy),
+        };
+        let gate = Gate::open(parts).await.unwrap();
+        let session = SessionId::generate(clock.now(), entropy.as_ref()).unwrap();
+        let run = RunId::generate(clock.now(), entropy.as_ref()).unwrap();
+        let mut lab = Self { gate, journal, engine, session, run, home, plan, clock };
+        lab.run = lab.open_run(None).await;
+        lab
+    }
+
+    /// What a daemon that starts after a `kill -9` at this moment finds: the same directory, as the disk holds it now. Nothing has been
+    /// recovered yet.
+    pub async fn crash(&self) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        copy(self.home.path(), home.path());
+        // The workspace is the same one, because calls name it by its path.
+        let config = format!("[[workspace]]\nname = \"old\"\npath = \"{}\"\n", self.workspace().display());
+        let plan = Plan {
+            config: format!("{}\n{config}", self.plan.config),
+            policies: self.plan.policies.clone(),
+            clock: self.plan.clock.clone(),
+            pin: self.plan.pin.clone(),
+        };
+        Self::open(home, Arc::new(plan)).await
+    }
+
+    /// Opens another run.
+    pub async fn open_run(&self, limits: Option<Charge>) -> RunId {
+        self.gate.open_run(self.session, &agent(), limits).await.unwrap()
+    }
+
+    /// Where calls work.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.home.path().join("workspace")
+    }
+
+    /// Where the journal is.
+    #[must_use]
+    pub fn journal_directory(&self) -> PathBuf {
+        self.home.path().join("state/journal")
+    }
+
+    /// Writes a file of the workspace.
+    pub fn write(&self, name: &str, content: &str) {
+        fs::write(self.workspace().join(name), content).unwrap();
+    }
+
+    /// Reads a file of the workspace.
+    #[must_use]
+    pub fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.workspace().join(name)).ok()
+    }
+
+    /// A call of the agent.
+    #[must_use]
+    pub fn call(&self, tool: &str, args: Value) -> ToolProposal {
+        ToolProposal {
+            call: CallId::generate(self.clock.now(), &SystemEntropy).unwrap(),
+            run: self.run,
+            session: self.session,
+            principal: agent(),
+            on_behalf_of: None,
+            channel: Some(Channel::parse("cli").unwrap()),
+            device: None,
+            token: None,
+            workspace: Some(WorkspaceName::parse("lab").unwrap()),
+            tool: ToolName::parse(tool).unwrap(),
+            args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
+            waiting: Waiting::Attached,
+        }
+    }
+
+    /// A call that runs a program.
+    #[must_use]
+    pub fn command<const N: usize>(&self, argv: [&str; N]) -> ToolProposal {
+        self.call("process.run", json!({ "command": argv.to_vec() }))
+    }
+
+    /// Proposes a call on a task of its own.
+    pub fn propose(&self, proposal: ToolProposal) -> tokio::task::JoinHandle<Result<Completed, Refusal>> {
+        let gate = self.gate.clone();
+        tokio::spawn(async move { gate.run(proposal).await })
+    }
+
+    /// Waits until this many questions are pending, and returns them.
+    pub async fn asked(&self, count: usize) -> Vec<PendingToolApproval> {
+        for _ in 0..2_000 {
+            let pending = self.gate.pending_approvals(None, usize::MAX).await.unwrap();
+            if pending.len() >= count {
+                return pending;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        unreachable!("{count} questions were to be asked")
+    }
+
+    /// The owner says yes to a question.
+    ///
+    /// # Errors
+    /// When the answer does not count.
+    pub async fn approve(&self, id: ApprovalId, scope: DecisionScope) -> Result<ApprovalRecord, AnswerError> {
+        self.gate.answer(id, &Answer::Approve(scope), &owner()).await
+    }
+
+    /// Proposes a call, approves it once and returns what came of it.
+    ///
+    /// # Errors
+    /// When it was refused.
+    pub async fn approved(&self, proposal: ToolProposal, scope: DecisionScope) -> Result<Completed, Refusal> {
+        let call = proposal.call;
+        let running = self.propose(proposal);
+        let question = loop {
+            let pending = self.gate.pending_approvals(None, usize::MAX).await?;
+            if let Some(found) = pending.into_iter().find(|prompt| prompt.call == call) {
+                break found;
+            }
+            if running.is_finished() {
+                return running.await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        self.approve(question.id, scope).await.unwrap();
+        running.await.unwrap()
+    }
+
+    /// Every record of the journal.
+    pub async fn records(&self) -> Vec<StoredRecord> {
+        self.journal.records(0, usize::MAX).await.unwrap()
+    }
+
+    /// The kinds of the records about a call, in order.
+    pub async fn story(&self, call: CallId) -> Vec<RecordKind> {
+        let records = self.records().await;
+        records.iter().filter(|one| one.record.subject().call == Some(call)).map(|one| one.record.kind).collect()
+    }
+
+    /// What the run has used.
+    pub async fn used(&self, run: RunId) -> Charge {
+        self.journal.run(run).await.unwrap().unwrap().used
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// The agent of the laboratory.
+fn agent() -> Principal {
+    Principal::parse("agent:claude").unwrap()
+}
+
+/// Its owner, at a terminal.
+#[must_use]
+pub fn owner() -> Answerer {
+    Answerer {
+        principal: Principal::parse("user:ada@owner").unwrap(),
+        interactive: true,
+        channel: Some(Channel::parse("cli").unwrap()),
+        device: None,
+        session: "terminal".to_owned(),
+    }
+}
+
+/// What a process printed.
+#[must_use]
+pub fn text(completed: &Completed) -> String {
+    match &completed.output {
+        Output::Process { stdout, .. } => String::from_utf8_lossy(&stdout.bytes).into_owned(),
+        Output::Value { value } => value.to_string(),
+        Output::Nothing => String::new(),
+    }
+}
+
+struct Silent;
+
+impl Reports for Silent {
+    fn report(&self, about: Report) -> Value {
+        json!({ "about": about.as_str() })
+    }
+}
+
+fn path(path: &Path) -> AbsolutePath {
+    AbsolutePath::parse(path.to_str().unwrap()).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
