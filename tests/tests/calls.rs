@@ -159,7 +159,7 @@ async fn the_budget_of_a_run_bounds_calls_and_denied_calls_are_free() {
     let limits = Charge { calls: 2, wall_ms: 60_000, output_bytes: 1 << 20 };
     let run = lab.open_run(Some(limits)).await;
     lab.write("a", "x");
-    let mut read = || {
+    let read = || {
         let mut call = lab.call("fs.read", json!({ "path": "a" }));
         call.run = run;
         call

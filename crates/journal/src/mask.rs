@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn known_shapes_are_masked_and_their_surroundings_stay() {
         let filler = "0aZ9".repeat(16);
-        let head = |n: usize| filler[..n].to_owned();
+        let head = |n: usize| filler.chars().take(n).collect::<String>();
         for (text, expected) in [
             (format!("ghp_{}", head(36)), "[masked github token]".to_owned()),
             (format!("key=AKIA{} ok", "ABCD".repeat(4)), "key=[masked aws access key] ok".to_owned()),
