@@ -194,7 +194,7 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Receives bytes and up to two descriptors, which close on exec.
+/// Receives bytes and up to four descriptors, which close on exec.
 pub fn receive(socket: c_int, buffer: &mut [u8], fds: &mut Vec<c_int>) -> Result<usize, Errno> {
     const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
     const RIGHTS: (c_int, c_int) = (1, 1);
@@ -383,14 +383,14 @@ mod ffi {
         pub flags: c_int,
     }
 
-    /// `cmsghdr` with room for two descriptors behind it.
+    /// `cmsghdr` with room for four descriptors behind it.
     #[repr(C)]
     #[derive(Default)]
     pub struct Control {
         pub length: usize,
         pub level: c_int,
         pub kind: c_int,
-        pub fds: [c_int; 2],
+        pub fds: [c_int; 4],
     }
 
     #[repr(C)]

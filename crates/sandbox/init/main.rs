@@ -1,7 +1,6 @@
 //! The init: a small program between the daemon and one tool, which starts the tool, watches it and leaves nothing behind.
 //!
-//! The daemon starts it with the control socket as standard input and the tool's output pipes as the other two streams. It reads
-//! one order, forks the tool, and ends the tool's whole tree when the tool ends, when the wall clock runs out, when the daemon
+//! The daemon starts it with the control socket as standard input. It reads one order, which may be long in coming, forks the tool, and ends the tool's whole tree when the tool ends, when the wall clock runs out, when the daemon
 //! asks for it and when the daemon is gone.
 //! Guarantees: it exits only when no descendant is left. Nothing of the daemon's memory is forked, whatever its size.
 //! Refuses: to start a tool with fewer layers than its reports say.

@@ -50,7 +50,7 @@ impl Progress {
 /// What the child was given when it was forked.
 pub struct Program<'a> {
     pub order: &'a Order,
-    /// The working directory and, if the order says so, standard input.
+    /// The working directory, standard output, standard error and, if the order says so, standard input.
     pub fds: &'a [i32],
     /// Where to tell the progress.
     pub pipe: i32,
@@ -96,10 +96,13 @@ impl Program<'_> {
         Ok((always | walls | limits, landlock))
     }
 
-    /// Standard output and error are the init's own and need nothing.
     fn connect(&self) -> Result<(), Errno> {
-        let stdin = match self.fds {
-            [_, stdin] if self.order.has_stdin => *stdin,
+        if let [_, stdout, stderr, ..] = *self.fds {
+            kernel::duplicate(stdout, 1)?;
+            kernel::duplicate(stderr, 2)?;
+        }
+        let stdin = match *self.fds {
+            [_, _, _, stdin] if self.order.has_stdin => stdin,
             _ => kernel::open(c"/dev/null", Open::Read)?,
         };
         kernel::duplicate(stdin, 0)
@@ -107,9 +110,9 @@ impl Program<'_> {
 
     fn enter(&self) -> Result<(), Errno> {
         match self.fds {
-            [directory, ..] => kernel::enter(*directory),
-            [] if self.order.program.is_empty() => Ok(()),
-            [] => Err(Errno(kernel::EINVAL)),
+            [directory, _, _, ..] => kernel::enter(*directory),
+            _ if self.order.program.is_empty() => Ok(()),
+            _ => Err(Errno(kernel::EINVAL)),
         }
     }
 

@@ -17,7 +17,8 @@ pub const GRACE_MS: u64 = 200;
 /// The length of a report.
 pub const REPORT_LENGTH: usize = 56;
 
-/// What the init is to run. The working directory and, if given, standard input travel beside it as descriptors, in this order.
+/// What the init is to run. The working directory, standard output, standard error and, if given, standard input travel beside it
+/// as descriptors, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
     /// The program's path; empty asks for a rehearsal that sets every layer up and runs nothing.

@@ -58,7 +58,7 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
         Program { order, fds, pipe: told, init }.run();
     }
     // The tree alone holds the pipes now: when the daemon sees their end, so it is.
-    [told, 1, 2].into_iter().chain(fds.iter().copied()).for_each(kernel::close);
+    fds.iter().copied().chain([told]).for_each(kernel::close);
     let mut watch =
         Watch { tool, progress: Some(progress), said: Vec::new(), status: None, started, wall: Duration::ZERO };
     let cause = watch.until_end(signals, deadline(started, order.wall_ms));

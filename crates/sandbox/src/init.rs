@@ -1,4 +1,4 @@
-//! One init process: started, told what to do, collected.
+//! One init process: started ahead of need, told what to do, collected.
 //!
 //! Guarantees: it is started without a fork of this process, and always collected, so that no zombie stays; dropping it while it
 //! runs closes the control socket, at which it ends its tree and itself.
@@ -29,7 +29,13 @@ pub struct Init {
     collected: bool,
 }
 
-/// An init that was started, with what connects to it.
+/// An init that waits for its order. It belongs to no call yet, and serves one only.
+pub struct Idle {
+    init: Init,
+    control: UnixStream,
+}
+
+/// An init that has its order, with what connects to it.
 pub struct Launched {
     /// The process.
     pub init: Init,
@@ -39,23 +45,34 @@ pub struct Launched {
     pub unsent: Vec<u8>,
 }
 
-impl Init {
-    /// Starts an init and tells it what to do.
-    ///
-    /// The order is put into the socket before there is anybody to read it, so that the init never waits for it.
+impl Idle {
+    /// Starts an init.
     #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
-    pub fn launch(image: &Image, order: &Order, fds: &[OwnedFd], [stdout, stderr]: [Stdio; 2]) -> io::Result<Launched> {
+    pub fn new(image: &Image) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
+        let mut command = Command::new(image.path());
+        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        Ok(Self { init: Init { child, collected: false }, control })
+    }
+
+    /// Whether it still waits; somebody may have killed it meanwhile.
+    pub fn is_alive(&mut self) -> bool {
+        !self.init.try_collect()
+    }
+
+    /// Tells it what to do.
+    pub fn order(self, order: &Order, fds: &[OwnedFd]) -> io::Result<Launched> {
+        let Self { init, control } = self;
         let mut unsent = order.encode();
         let sent = send(&control, &unsent, fds)?;
         unsent.drain(..sent);
-        let mut command = Command::new(image.path());
-        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(stdout).stderr(stderr);
-        let child = command.spawn()?;
-        Ok(Launched { init: Self { child, collected: false }, control, unsent })
+        Ok(Launched { init, control, unsent })
     }
+}
 
+impl Init {
     /// Sends it a signal. For an init that does not do what it must, such as one that somebody stopped.
     pub fn signal(&self, signal: Signal) {
         // The number is ours until the process is collected, which nobody else does.
@@ -90,7 +107,7 @@ impl Drop for Init {
         if self.try_collect() {
             return;
         }
-        // Only when the runtime goes away under a running call. The init ends by itself once the socket is closed.
+        // One that idled, or whose runtime went away under a running call. The init ends by itself once the socket is closed.
         let pid = Pid::from_child(&self.child);
         let _ = thread::Builder::new().name("collect-init".to_owned()).spawn(move || {
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
@@ -100,7 +117,7 @@ impl Drop for Init {
 
 fn send(control: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> io::Result<usize> {
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -8,8 +8,7 @@ use std::{
     collections::BTreeSet,
     io::{self, Read},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    process::Stdio,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +21,7 @@ use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     guard,
     image::{self, Image},
-    init::{Init, Launched},
+    init::{Idle, Launched},
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
     protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report},
@@ -41,7 +40,7 @@ pub const TIER_B_DOES_NOT: &str = "no file system or network isolation: the proc
 
 /// Runs plans in tier B.
 pub struct SandboxProcessRunner {
-    image: Image,
+    inits: Arc<Inits>,
     allowed_egress_hosts: BTreeSet<EgressHost>,
     layers: Vec<Layer>,
 }
@@ -68,7 +67,9 @@ impl SandboxProcessRunner {
             Some(Report::Started { layers, landlock, .. }) => Layer::from_bits(layers, landlock),
             other => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
-        Ok(Self { image, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
+        let inits = Arc::new(Inits { idle: Mutex::new(None), image });
+        inits.refill();
+        Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
     }
 
     /// The layers that tier B has on this machine, with something to hide.
@@ -98,26 +99,21 @@ impl SandboxProcessRunner {
         let mut order = order(plan, shorter.unwrap_or(wall));
         order.hidden = checked.hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         let failed = |error: io::Error| Error::new(Kind::SpawnFailed, error.to_string());
-        let mut fds = vec![checked.directory];
+        let (live, output) = mpsc::channel(LIVE_CHUNKS);
+        let keep = plan.limits.output_bytes;
+        let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
+        let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
+        let mut fds = vec![checked.directory, stdout_end, stderr_end];
         if let Some(stdin) = &input.stdin {
             order.has_stdin = true;
             fds.push(image::constant(stdin).map_err(failed)?);
         }
         check_size(&order)?;
-
-        let (live, output) = mpsc::channel(LIVE_CHUNKS);
-        let (mut streams, mut ends) = (Vec::new(), Vec::new());
-        for which in [OutputStream::Stdout, OutputStream::Stderr] {
-            let (reader, writer) = io::pipe().map_err(failed)?;
-            streams.push(
-                Stream::new(which, OwnedFd::from(reader), plan.limits.output_bytes, live.clone()).map_err(failed)?,
-            );
-            ends.push(Stdio::from(writer));
-        }
-        let (Ok([stdout, stderr]), Ok(ends)) = (<[Stream; 2]>::try_from(streams), <[Stdio; 2]>::try_from(ends)) else {
-            return Err(Error::new(Kind::SpawnFailed, "there are two streams"));
-        };
-        let Launched { init, control, unsent } = Init::launch(&self.image, &order, &fds, ends).map_err(failed)?;
+        let Launched { init, control, unsent } = self.inits.launch(&order, &fds).map_err(failed)?;
+        drop(fds);
+        let inits = self.inits.clone();
+        // Off the runtime: starting a process takes a while.
+        tokio::task::spawn_blocking(move || inits.refill());
         let control = UnixStream::from_std(control).map_err(failed)?;
 
         let (stop, stopped) = watch::channel(None);
@@ -140,6 +136,45 @@ impl SandboxProcessRunner {
         starting.await.unwrap_or_else(|_| Err(supervision::refusal(None)))?;
         Ok(running)
     }
+}
+
+/// The inits of a runner: one that waits, so that a call finds it started.
+///
+/// An init serves one call and knows nothing before its order comes, so nothing passes from one call to another.
+struct Inits {
+    idle: Mutex<Option<Idle>>,
+    image: Image,
+}
+
+impl Inits {
+    /// An init with this order: the one that waits, or else a new one.
+    fn launch(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<Launched> {
+        let waiting = self.idle().take().and_then(|mut idle| idle.is_alive().then_some(idle));
+        match waiting.and_then(|idle| idle.order(order, fds).ok()) {
+            Some(launched) => Ok(launched),
+            None => Idle::new(&self.image)?.order(order, fds),
+        }
+    }
+
+    /// Sees to it that one waits. Failing is no harm: the next call tries again, and says so.
+    fn refill(&self) {
+        if self.idle().is_none()
+            && let Ok(started) = Idle::new(&self.image)
+        {
+            let surplus = self.idle().replace(started);
+            drop(surplus);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream and the end into which the process writes.
+fn stream(which: OutputStream, keep: u64, live: mpsc::Sender<OutputChunk>) -> io::Result<(Stream, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((Stream::new(which, OwnedFd::from(reader), keep, live)?, OwnedFd::from(writer)))
 }
 
 /// Runs a plan to its end and hands every piece of output to `sink` as it comes.
@@ -202,7 +237,7 @@ fn rehearse(image: &Image) -> io::Result<Option<Report>> {
         open_files: limits.open_files,
         ..Order::default()
     };
-    let Launched { init, mut control, .. } = Init::launch(image, &order, &[], [Stdio::null(), Stdio::null()])?;
+    let Launched { init, mut control, .. } = Idle::new(image)?.order(&order, &[])?;
     control.set_nonblocking(false)?;
     control.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut report = [0; REPORT_LENGTH];
