@@ -26,7 +26,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let hidden = AbsolutePath::parse(home.path().to_str().ok_or("the path is not Unicode")?)?;
     for megabytes in [0, 500] {
         let heap = vec![1_u8; megabytes << 20];
-        compare(&runner, rounds, &hidden, heap.len()).await?;
+        for pause in [Duration::ZERO, Duration::from_millis(5)] {
+            println!("heap {} MB, {rounds} rounds, {} ms apart, milliseconds", heap.len() >> 20, pause.as_millis());
+            compare(&runner, rounds, &hidden, pause).await?;
+        }
     }
     Ok(())
 }
@@ -35,16 +38,18 @@ async fn compare(
     runner: &SandboxProcessRunner,
     rounds: usize,
     hidden: &AbsolutePath,
-    heap: usize,
+    pause: Duration,
 ) -> Result<(), Box<dyn Error>> {
     let plain = plan(Vec::new())?;
     let hiding = plan(vec![hidden.clone()])?;
     let (mut bare, mut ours, mut with_hidden) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
+        std::thread::sleep(pause);
         let began = Instant::now();
         Command::new("/bin/true").env_clear().stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         bare.push(began.elapsed());
         for (plan, times) in [(&plain, &mut ours), (&hiding, &mut with_hidden)] {
+            tokio::time::sleep(pause).await;
             let began = Instant::now();
             let outcome = run_constrained_process(runner, plan, RunInput::default(), drop).await?;
             times.push(began.elapsed());
@@ -53,7 +58,6 @@ async fn compare(
             }
         }
     }
-    println!("heap {} MB, {rounds} rounds, milliseconds", heap >> 20);
     for (name, times) in [("bare spawn", bare), ("tier B", ours), ("tier B, a directory hidden", with_hidden)] {
         let (p50, p99) = percentiles(times);
         println!("  {name:28} p50 {:.2}  p99 {:.2}", millis(p50), millis(p99));

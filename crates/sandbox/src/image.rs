@@ -12,6 +12,7 @@ use std::{
 use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The init, ready to be executed.
+#[derive(Debug)]
 pub struct Image(OwnedFd);
 
 impl Image {

@@ -24,12 +24,14 @@ use tokio::io::AsyncReadExt;
 use crate::{image::Image, protocol::Order};
 
 /// A running init.
+#[derive(Debug)]
 pub struct Init {
     child: Child,
     collected: bool,
 }
 
 /// An init that waits for its order. It belongs to no call yet, and serves one only.
+#[derive(Debug)]
 pub struct Idle {
     init: Init,
     control: UnixStream,

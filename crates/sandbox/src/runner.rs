@@ -39,6 +39,7 @@ pub const TIER_B_DOES_NOT: &str = "no file system or network isolation: the proc
                                    limited for each process, not for the tree; declared hosts are checked, not enforced";
 
 /// Runs plans in tier B.
+#[derive(Debug)]
 pub struct SandboxProcessRunner {
     inits: Arc<Inits>,
     allowed_egress_hosts: BTreeSet<EgressHost>,
@@ -141,6 +142,7 @@ impl SandboxProcessRunner {
 /// The inits of a runner: one that waits, so that a call finds it started.
 ///
 /// An init serves one call and knows nothing before its order comes, so nothing passes from one call to another.
+#[derive(Debug)]
 struct Inits {
     idle: Mutex<Option<Idle>>,
     image: Image,
@@ -148,6 +150,9 @@ struct Inits {
 
 impl Inits {
     /// An init with this order: the one that waits, or else a new one.
+    ///
+    /// One that is killed just after it got its order is reported as lost and not replaced: the program may have begun, and nothing
+    /// runs twice.
     fn launch(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<Launched> {
         let waiting = self.idle().take().and_then(|mut idle| idle.is_alive().then_some(idle));
         match waiting.and_then(|idle| idle.order(order, fds).ok()) {

@@ -1,0 +1,59 @@
+//! The init that waits for the next call: it may be lost, and it is never left behind. One test, as it counts the children of this
+//! process.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+
+mod lab;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use lab::Lab;
+use palyra_sandbox::Ended;
+use rustix::process::{Pid, Signal};
+
+#[tokio::test]
+async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
+    let lab = Lab::new();
+    let plan = lab.plan("/bin/true", &[]);
+    let descriptors = descriptors();
+    for round in 0..200 {
+        if round % 50 == 0 {
+            for init in inits() {
+                rustix::process::kill_process(init, Signal::KILL).unwrap();
+            }
+            until(|| children().all(|stat| stat.contains(") Z "))).await;
+        }
+        assert_eq!(lab.run(&plan).await.ended, Ended::Exited(0));
+    }
+    until(|| inits().len() == 1).await;
+    assert!(self::descriptors() <= descriptors + 2, "{descriptors} became {}", self::descriptors());
+    drop(lab);
+    until(|| inits().is_empty()).await;
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", inits());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn inits() -> Vec<Pid> {
+    children().map(|stat| Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap()).unwrap()).collect()
+}
+
+/// The children of this process, dead or alive, as the kernel describes them.
+fn children() -> impl Iterator<Item = String> {
+    let own = std::process::id().to_string();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter(move |stat| stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(1) == Some(&own))
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
