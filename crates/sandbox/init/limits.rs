@@ -3,9 +3,12 @@
 //! Guarantees: a limit is never raised, and one that cannot be set stops the start. No core files are written.
 //! Does not: bound the tree as a whole, except in its number of processes. The others count for each process on its own.
 
+use std::time::Duration;
+
 use crate::{
     kernel::{self, Errno},
     protocol::{Order, layer},
+    tree,
 };
 
 /// Sets every limit of the order and returns the layers that are active for it.
@@ -22,9 +25,35 @@ pub fn set(order: &Order) -> Result<u64, Errno> {
     // was given and at most as many more as other users have.
     let processes = tasks.saturating_add(order.processes);
     lower(PROCESSES, processes, processes)?;
-    // The kernel holds root to no such limit.
-    let held = if kernel::user_id() == 0 { 0 } else { layer::PROCESS_LIMIT };
+    let held = if ProcessWatch::is_needed() { layer::PROCESS_WATCH } else { layer::PROCESS_LIMIT };
     Ok(layer::LIMITS | held)
+}
+
+/// Counts processes where the kernel does not: it holds root to no limit.
+pub struct ProcessWatch {
+    most: u64,
+    /// The tasks of the machine above which it is worth looking at the tree.
+    suspicious: u64,
+}
+
+impl ProcessWatch {
+    /// How often to look.
+    pub const EVERY: Duration = Duration::from_millis(50);
+
+    /// A watch for an order, if there is need for one.
+    pub fn new(order: &Order) -> Option<Self> {
+        let tasks = tasks_on_this_machine().filter(|_| Self::is_needed())?;
+        Some(Self { most: order.processes, suspicious: tasks.saturating_add(order.processes) })
+    }
+
+    /// Whether the tree has more processes than it may. Costs one read as long as the machine as a whole has not grown by as many.
+    pub fn is_exceeded(&self) -> bool {
+        tasks_on_this_machine().is_some_and(|tasks| tasks > self.suspicious) && tree::size() > self.most
+    }
+
+    fn is_needed() -> bool {
+        kernel::user_id() == 0
+    }
 }
 
 fn lower(resource: i32, soft: u64, hard: u64) -> Result<(), Errno> {

@@ -235,6 +235,8 @@ codes! {
         WallClock,
         /// The daemon asked for it, or is gone.
         Asked,
+        /// The tree had more processes than it may.
+        Processes,
     }
 }
 
@@ -258,6 +260,8 @@ pub mod layer {
     pub const SIGNAL_SCOPE: u64 = 1 << 7;
     /// No process outside the tree can be traced.
     pub const NO_TRACE: u64 = 1 << 9;
+    /// A count of processes, for a user that the kernel holds to no limit.
+    pub const PROCESS_WATCH: u64 = 1 << 10;
     /// Orphans come to the init, which ends them.
     pub const TREE_KILL: u64 = 1 << 8;
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     kernel::{self, Errno},
+    limits::ProcessWatch,
     program::{Program, Progress},
     protocol::{self, Cause, Order, Report, Step, TreeUsage, layer},
     tree,
@@ -52,6 +53,7 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     let at = |step| move |errno| (step, errno);
     let [progress, told] = kernel::pipe().map_err(at(Step::Fork))?;
     let init = kernel::own_pid();
+    let processes = ProcessWatch::new(order);
     let started = Instant::now();
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {
@@ -61,8 +63,12 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     fds.iter().copied().chain([told]).for_each(kernel::close);
     let mut watch =
         Watch { tool, progress: Some(progress), said: Vec::new(), status: None, started, wall: Duration::ZERO };
-    let cause = watch.until_end(signals, deadline(started, order.wall_ms));
-    let grace = if cause == Cause::Itself { Duration::ZERO } else { Duration::from_millis(protocol::GRACE_MS) };
+    let cause = watch.until_end(signals, deadline(started, order.wall_ms), processes.as_ref());
+    let grace = match cause {
+        // Nobody is left to say goodbye, or too many are.
+        Cause::Itself | Cause::Processes => Duration::ZERO,
+        Cause::WallClock | Cause::Asked => Duration::from_millis(protocol::GRACE_MS),
+    };
     tree::end(signals, grace, |child| watch.collected(&child));
     if watch.progress.is_some() {
         // Stopped on the way to the program, which never ran.
@@ -95,9 +101,10 @@ struct Watch {
 
 impl Watch {
     /// Watches until the tool has ended or has to end.
-    fn until_end(&mut self, signals: i32, deadline: Instant) -> Cause {
+    fn until_end(&mut self, signals: i32, deadline: Instant, processes: Option<&ProcessWatch>) -> Cause {
+        let longest = if processes.is_some() { ProcessWatch::EVERY } else { Duration::MAX };
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now()).min(longest);
             let [asked, child, progress] = kernel::poll([CONTROL, signals, self.progress.unwrap_or(-1)], left);
             if progress {
                 self.hear();
@@ -119,6 +126,9 @@ impl Watch {
             }
             if Instant::now() >= deadline {
                 return Cause::WallClock;
+            }
+            if processes.is_some_and(ProcessWatch::is_exceeded) {
+                return Cause::Processes;
             }
         }
     }

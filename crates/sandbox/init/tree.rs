@@ -61,6 +61,13 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
     }
 }
 
+/// How many processes the tree has, without the init.
+pub fn size() -> u64 {
+    let mut size = 0;
+    each_member(|_, _| size += 1);
+    size
+}
+
 /// Forgets the child signals that came so far.
 pub fn drain(signals: i32) {
     let mut buffer = [0; 1024];
@@ -95,29 +102,35 @@ fn freeze() {
 }
 
 /// Sends a signal to every process of the tree and returns how many were running when they got it.
-///
-/// The kernel lists processes by ascending number, and children mostly have higher ones than their parents, so one pass follows
-/// the tree downwards and meets most of what is born meanwhile. The caller repeats it for the rest.
 fn signal_all(signal: i32) -> usize {
-    let own = kernel::own_pid();
-    let mut tree = BTreeSet::from([own]);
     let mut running = 0;
-    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Some(seen) = Seen::of(pid).filter(|seen| tree.contains(&seen.parent)) else { continue };
-        tree.insert(pid);
+    each_member(|pid, seen| {
         // The number may belong to another process by now. The descriptor cannot: what is read after it was opened is about
         // the process that it names, or about none.
-        let Ok(process) = kernel::pidfd_open(pid) else { continue };
+        let Ok(process) = kernel::pidfd_open(pid) else { return };
         if let Some(same) = Seen::of(pid).filter(|now| now.started == seen.started) {
             running += usize::from(!same.is_held());
             // Also to the dead: a process whose first thread has ended looks dead while its other threads run on.
             kernel::pidfd_send_signal(process, signal);
         }
         kernel::close(process);
-    }
+    });
     running
+}
+
+/// Meets the processes of the tree.
+///
+/// The kernel lists processes by ascending number, and children mostly have higher ones than their parents, so one pass follows
+/// the tree downwards and meets most of what is born meanwhile. Who needs the rest repeats it.
+fn each_member(mut meet: impl FnMut(i32, &Seen)) {
+    let mut tree = BTreeSet::from([kernel::own_pid()]);
+    let Ok(entries) = fs::read_dir("/proc") else { return };
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(seen) = Seen::of(pid).filter(|seen| tree.contains(&seen.parent)) else { continue };
+        tree.insert(pid);
+        meet(pid, &seen);
+    }
 }
 
 /// What `/proc` says about a process.

@@ -32,6 +32,8 @@ pub enum Ended {
     WallClock,
     /// The caller's own deadline, earlier than the plan's, ran out.
     Deadline,
+    /// It had more processes than it may. Only root's end like this; for others, forking fails at the limit.
+    ProcessLimit,
     /// It was stopped.
     Cancelled(StopCause),
     /// The supervisor ended without a report. What is known of the tree was killed.
@@ -90,6 +92,8 @@ pub enum Layer {
     Rlimits,
     /// A limit on processes, held by the kernel. Missing for root.
     ProcessLimit,
+    /// In its place for root: processes are counted twenty times a second, and too many end the tree.
+    ProcessWatch,
     /// A session of its own, without a terminal.
     Session,
     /// No descriptor but the three standard ones.
@@ -116,6 +120,7 @@ impl Layer {
         let all = [
             (layer::LIMITS, Self::Rlimits),
             (layer::PROCESS_LIMIT, Self::ProcessLimit),
+            (layer::PROCESS_WATCH, Self::ProcessWatch),
             (layer::SESSION, Self::Session),
             (layer::CLOSED_FDS, Self::ClosedFds),
             (layer::CLEARED_ENVIRONMENT, Self::ClearedEnvironment),
@@ -134,6 +139,7 @@ impl fmt::Display for Layer {
         match self {
             Self::Rlimits => f.write_str("rlimits"),
             Self::ProcessLimit => f.write_str("rlimit_nproc"),
+            Self::ProcessWatch => f.write_str("process_watch"),
             Self::Session => f.write_str("session"),
             Self::ClosedFds => f.write_str("closed_fds"),
             Self::ClearedEnvironment => f.write_str("cleared_environment"),

@@ -50,8 +50,8 @@ pub struct Limits {
     pub address_space: u64,
     /// Processes and threads of the tree, beyond those that the machine has when it starts.
     ///
-    /// The kernel counts by user, desktop and all, so the program gets at least this many. Root is held to no such limit, and
-    /// the outcome's layers then do not name it.
+    /// The kernel counts by user, desktop and all, so the program gets at least this many, and forking fails when they are used
+    /// up. It holds root to no limit; the init then counts the processes of the tree itself, and ends it at more than these.
     pub processes: u64,
     /// Bytes of the longest file that may be written.
     pub file_size: u64,

@@ -92,6 +92,7 @@ impl Supervision {
                 match cause {
                     Cause::Itself => by_itself(status),
                     Cause::WallClock => self.out_of_time,
+                    Cause::Processes => Ended::ProcessLimit,
                     Cause::Asked => Ended::Cancelled(watch.cause.unwrap_or(StopCause::CallerGone)),
                 }
             }
