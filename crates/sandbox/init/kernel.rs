@@ -23,7 +23,6 @@ pub const EINVAL: i32 = 22;
 pub const SIGKILL: c_int = 9;
 pub const SIGTERM: c_int = 15;
 pub const SIGCHLD: c_int = 17;
-pub const SIGSTOP: c_int = 19;
 
 /// Starts a session of which the caller is the leader.
 pub fn setsid() -> Result<(), Errno> {

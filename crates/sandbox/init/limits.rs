@@ -32,8 +32,9 @@ pub fn set(order: &Order) -> Result<u64, Errno> {
 /// Counts processes where the kernel does not: it holds root to no limit.
 pub struct ProcessWatch {
     most: u64,
-    /// The tasks of the machine above which it is worth looking at the tree.
-    suspicious: u64,
+    /// The fewest tasks that the machine was seen with.
+    fewest: u64,
+    looks: u64,
 }
 
 impl ProcessWatch {
@@ -42,13 +43,17 @@ impl ProcessWatch {
 
     /// A watch for an order, if there is need for one.
     pub fn new(order: &Order) -> Option<Self> {
-        let tasks = tasks_on_this_machine().filter(|_| Self::is_needed())?;
-        Some(Self { most: order.processes, suspicious: tasks.saturating_add(order.processes) })
+        let fewest = tasks_on_this_machine().filter(|_| Self::is_needed())?;
+        Some(Self { most: order.processes, fewest, looks: 0 })
     }
 
-    /// Whether the tree has more processes than it may. Costs one read as long as the machine as a whole has not grown by as many.
-    pub fn is_exceeded(&self) -> bool {
-        tasks_on_this_machine().is_some_and(|tasks| tasks > self.suspicious) && tree::size() > self.most
+    /// Whether the tree has more processes than it may. The tree is counted when the machine as a whole has grown by as many, and
+    /// now and then in any case: something else may have shrunk.
+    pub fn is_exceeded(&mut self) -> bool {
+        let tasks = tasks_on_this_machine().unwrap_or(u64::MAX);
+        self.fewest = self.fewest.min(tasks);
+        self.looks += 1;
+        (tasks - self.fewest > self.most || self.looks.is_multiple_of(20)) && tree::size() > self.most
     }
 
     fn is_needed() -> bool {

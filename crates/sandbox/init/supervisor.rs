@@ -53,7 +53,7 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     let at = |step| move |errno| (step, errno);
     let [progress, told] = kernel::pipe().map_err(at(Step::Fork))?;
     let init = kernel::own_pid();
-    let processes = ProcessWatch::new(order);
+    let mut processes = ProcessWatch::new(order);
     let started = Instant::now();
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {
@@ -63,7 +63,7 @@ pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, 
     fds.iter().copied().chain([told]).for_each(kernel::close);
     let mut watch =
         Watch { tool, progress: Some(progress), said: Vec::new(), status: None, started, wall: Duration::ZERO };
-    let cause = watch.until_end(signals, deadline(started, order.wall_ms), processes.as_ref());
+    let cause = watch.until_end(signals, deadline(started, order.wall_ms), processes.as_mut());
     let grace = match cause {
         // Nobody is left to say goodbye, or too many are.
         Cause::Itself | Cause::Processes => Duration::ZERO,
@@ -101,7 +101,7 @@ struct Watch {
 
 impl Watch {
     /// Watches until the tool has ended or has to end.
-    fn until_end(&mut self, signals: i32, deadline: Instant, processes: Option<&ProcessWatch>) -> Cause {
+    fn until_end(&mut self, signals: i32, deadline: Instant, mut processes: Option<&mut ProcessWatch>) -> Cause {
         let longest = if processes.is_some() { ProcessWatch::EVERY } else { Duration::MAX };
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).min(longest);
@@ -127,7 +127,7 @@ impl Watch {
             if Instant::now() >= deadline {
                 return Cause::WallClock;
             }
-            if processes.is_some_and(ProcessWatch::is_exceeded) {
+            if processes.as_mut().is_some_and(|processes| processes.is_exceeded()) {
                 return Cause::Processes;
             }
         }

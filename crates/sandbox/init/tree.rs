@@ -36,7 +36,7 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
     }
     if !grace.is_zero() {
         let until = Instant::now() + grace;
-        signal_all(kernel::SIGTERM);
+        signal_new(kernel::SIGTERM, &mut BTreeSet::new());
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             wait_for_child(signals, left);
             if !collect(&mut each) {
@@ -46,8 +46,12 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
     }
     let mut pause = Duration::from_millis(1);
     loop {
-        freeze();
-        signal_all(kernel::SIGKILL);
+        // A process that has SIGKILL coming can no longer fork, so each pass leaves only what was born during it. Under a storm of
+        // forks it may take a while until the killed get to die; they are not looked at again.
+        let mut killed = BTreeSet::new();
+        while signal_new(kernel::SIGKILL, &mut killed) > 0 {
+            kill_children();
+        }
         kill_children();
         // Each end wakes this up. A process that the kernel does not let go of is asked about less and less often.
         let until = Instant::now() + pause;
@@ -91,51 +95,67 @@ fn kill_children() {
     }
 }
 
-/// Stops every process of the tree, so that none can fork while the tree is killed.
-fn freeze() {
-    // A fork storm may need several passes; the bound only decides when killing starts, which is repeated anyway.
-    for _ in 0..50 {
-        if signal_all(kernel::SIGSTOP) == 0 {
+/// Sends a signal to every process of the tree that is not among `done`, and returns how many those were.
+fn signal_new(signal: i32, done: &mut BTreeSet<(i32, u64)>) -> usize {
+    let mut new = 0;
+    each_member(|pid, seen| {
+        if !done.insert((pid, seen.started)) {
             return;
         }
-    }
-}
-
-/// Sends a signal to every process of the tree and returns how many were running when they got it.
-fn signal_all(signal: i32) -> usize {
-    let mut running = 0;
-    each_member(|pid, seen| {
+        new += 1;
         // The number may belong to another process by now. The descriptor cannot: what is read after it was opened is about
         // the process that it names, or about none.
         let Ok(process) = kernel::pidfd_open(pid) else { return };
-        if let Some(same) = Seen::of(pid).filter(|now| now.started == seen.started) {
-            running += usize::from(!same.is_held());
-            // Also to the dead: a process whose first thread has ended looks dead while its other threads run on.
+        if Seen::of(pid).is_some_and(|now| now.started == seen.started) {
+            // Also to those that are listed as dead: a process whose first thread has ended is, while its others run on.
             kernel::pidfd_send_signal(process, signal);
         }
         kernel::close(process);
     });
-    running
+    new
 }
 
-/// Meets the processes of the tree.
+/// Meets the processes of the tree: the init's own children first, the newest first, since a program that passes itself on from
+/// process to process is always the newest, and an orphan.
 ///
-/// The kernel lists processes by ascending number, and children mostly have higher ones than their parents, so one pass follows
-/// the tree downwards and meets most of what is born meanwhile. Who needs the rest repeats it.
+/// Misses what is born meanwhile. Who needs that repeats it.
 fn each_member(mut meet: impl FnMut(i32, &Seen)) {
-    let mut tree = BTreeSet::from([kernel::own_pid()]);
+    let own = kernel::own_pid();
     let Ok(entries) = fs::read_dir("/proc") else { return };
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Some(seen) = Seen::of(pid).filter(|seen| tree.contains(&seen.parent)) else { continue };
-        tree.insert(pid);
-        meet(pid, &seen);
+    let mut pids: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable_by(|a, b| b.cmp(a));
+    let (mut tree, mut others) = (BTreeSet::from([own]), Vec::new());
+    for pid in pids {
+        match Seen::of(pid) {
+            Some(seen) if seen.parent == own => {
+                tree.insert(pid);
+                meet(pid, &seen);
+            }
+            Some(seen) => others.push((pid, seen)),
+            None => {}
+        }
+    }
+    // Children mostly have higher numbers than their parents, so this seldom takes more than two rounds.
+    loop {
+        let known = tree.len();
+        others.reverse();
+        others.retain(|(pid, seen)| {
+            let member = tree.contains(&seen.parent);
+            if member {
+                tree.insert(*pid);
+                meet(*pid, seen);
+            }
+            !member
+        });
+        if tree.len() == known {
+            return;
+        }
+        others.reverse();
     }
 }
 
 /// What `/proc` says about a process.
 struct Seen {
-    state: u8,
     parent: i32,
     started: u64,
 }
@@ -146,16 +166,10 @@ impl Seen {
         // The name stands in parentheses and may hold anything, parentheses and spaces too; nothing after it does.
         let after_name = text.iter().rposition(|&byte| byte == b')')?;
         let mut fields = text.get(after_name + 2..)?.split(|&byte| byte == b' ');
-        let state = *fields.next()?.first()?;
-        let parent = number(fields.next()?)?;
-        // The 22nd field of the line, where the state is the third and its parent the fourth.
+        // The fourth and the 22nd field of the line, where the state, just before the parent, is the third.
+        let parent = number(fields.nth(1)?)?;
         let started = number(fields.nth(17)?)?;
-        Some(Self { state, parent, started })
-    }
-
-    /// Stopped, traced or dead.
-    fn is_held(&self) -> bool {
-        matches!(self.state, b'T' | b't' | b'Z' | b'X')
+        Some(Self { parent, started })
     }
 }
 

@@ -8,9 +8,18 @@ use std::fs;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// Kills every process of a session.
+/// Kills every process of a session. Repeated, as some may be born meanwhile.
 pub fn kill_session(session: u32) {
-    let Ok(entries) = fs::read_dir("/proc") else { return };
+    for _ in 0..PASSES {
+        if kill_listed(session) == 0 {
+            return;
+        }
+    }
+}
+
+fn kill_listed(session: u32) -> usize {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let mut killed = 0;
     for entry in entries.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
             continue;
@@ -22,8 +31,10 @@ pub fn kill_session(session: u32) {
         let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if session_of(pid) == Some(session) {
             let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
+            killed += 1;
         }
     }
+    killed
 }
 
 fn session_of(pid: Pid) -> Option<u32> {
@@ -31,3 +42,5 @@ fn session_of(pid: Pid) -> Option<u32> {
     // After the name in parentheses: state, parent, group, session.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok()
 }
+
+const PASSES: usize = 20;

@@ -193,5 +193,5 @@ const fn from_tree(usage: TreeUsage) -> Usage {
 /// How much longer than agreed the init may take before it is reminded. The grace between its two signals is part of it.
 const A_LITTLE: Duration = Duration::from_secs(1);
 /// How often, before it is given up on.
-const REMINDERS: u32 = 15;
+const REMINDERS: u32 = 60;
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -22,14 +22,6 @@ const STUBBORN: &str = r#"
     sleep 1 while 1;
 "#;
 
-/// Passes itself on from process to process, faster than a listing can follow.
-const HOPPING: &str = r#"
-    use POSIX qw(setsid);
-    $| = 1; $SIG{TERM} = 'IGNORE'; $SIG{CHLD} = 'IGNORE';
-    for (1 .. 20) { if (!fork) { setsid; while (1) { my $p = fork; next unless defined $p; exit 0 if $p; select undef, undef, undef, 0.001 } } }
-    print "up\n"; sleep 1 while 1;
-"#;
-
 const A_SECOND: Duration = Duration::from_secs(1);
 
 #[test]
@@ -86,53 +78,6 @@ async fn what_is_left_after_a_normal_end_is_gone() {
     assert_eq!(lab.processes(), [0; 0]);
     assert_eq!(outcome.ended, Ended::Exited(7));
     assert!(began.elapsed() < A_SECOND, "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-async fn a_storm_of_forks_is_ended() {
-    let lab = Lab::new();
-    let mut running = lab.start(&lab.perl(HOPPING)).await;
-    wait_for(&mut running, "up").await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let began = Instant::now();
-    running.stop(StopCause::Requested);
-    let outcome = running.outcome().await;
-    assert_eq!((outcome.ended, lab.processes().len()), (Ended::Cancelled(StopCause::Requested), 0));
-    assert!(began.elapsed() < 2 * A_SECOND, "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-async fn a_bomb_of_forks_is_ended() {
-    let lab = Lab::new();
-    // Twelve generations make 4096 processes, if nothing stops them.
-    let mut plan = lab.perl("$SIG{TERM} = 'IGNORE'; fork for 1 .. 12; 1 while 1");
-    plan.limits.processes = 200;
-    plan.limits.wall_ms = 1000;
-    let began = Instant::now();
-    let outcome = lab.run(&plan).await;
-    assert_eq!(lab.processes(), [0; 0]);
-    let held = outcome.layers.contains(&Layer::ProcessLimit);
-    assert_eq!(outcome.ended, if held { Ended::WallClock } else { Ended::ProcessLimit });
-    assert!(began.elapsed() < 6 * A_SECOND, "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-async fn the_number_of_processes_is_limited_by_the_kernel_or_watched() {
-    let lab = Lab::new();
-    let script = "$| = 1; my $n = 0; while ($n < 3000) { my $p = fork; last unless defined $p; if (!$p) { sleep 60 } $n++ } print $n";
-    let mut plan = lab.perl(&format!("{script}; sleep 1"));
-    plan.limits.processes = 50;
-    let tasks = fs::read_to_string("/proc/loadavg").unwrap();
-    let tasks: usize = tasks.split(' ').nth(3).unwrap().split_once('/').unwrap().1.parse().unwrap();
-    let outcome = lab.run(&plan).await;
-    assert_eq!(lab.processes(), [0; 0]);
-    if outcome.layers.contains(&Layer::ProcessLimit) {
-        let forks: usize = text(&outcome.stdout.bytes).parse().unwrap();
-        assert!((30..=tasks + 200).contains(&forks), "{forks} forks next to {tasks} tasks");
-    } else {
-        assert!(outcome.layers.contains(&Layer::ProcessWatch));
-        assert_eq!(outcome.ended, Ended::ProcessLimit);
-    }
 }
 
 #[tokio::test]

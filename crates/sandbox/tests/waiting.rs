@@ -21,15 +21,19 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
     let descriptors = descriptors();
     for round in 0..200 {
         if round % 50 == 0 {
-            for init in inits() {
-                rustix::process::kill_process(init, Signal::KILL).unwrap();
-            }
-            until(|| children().all(|stat| stat.contains(") Z "))).await;
+            until(|| {
+                // More than once, as another may just be starting.
+                for init in inits() {
+                    let _ = rustix::process::kill_process(init, Signal::KILL);
+                }
+                children().all(|stat| stat.contains(") Z "))
+            })
+            .await;
         }
         assert_eq!(lab.run(&plan).await.ended, Ended::Exited(0));
     }
     until(|| inits().len() == 1).await;
-    assert!(self::descriptors() <= descriptors + 2, "{descriptors} became {}", self::descriptors());
+    until(|| self::descriptors() <= descriptors + 2).await;
     drop(lab);
     until(|| inits().is_empty()).await;
 }
@@ -37,7 +41,7 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
 async fn until(condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", inits());
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}, {}", inits(), descriptors());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
