@@ -51,7 +51,9 @@ impl Lab {
     }
 
     pub fn executable(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.file(name, text);
+        let written = self.file(&format!("{name}.text"), text);
+        let path = self.workspace().join(name);
+        copy(&written, &path);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
@@ -145,6 +147,13 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Copies a program in a process of its own. A descriptor that writes to it, even for a moment, would be inherited by whatever
+/// another test starts meanwhile, and nobody can execute a file that is open for writing.
+#[expect(clippy::disallowed_methods, reason = "a test prepares a program")]
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// Runs all tests of the calling test program once more, as a user without privileges. A run that is such a user's already needs
 /// no other one.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself as another user")]
@@ -155,7 +164,7 @@ pub fn again_as_an_ordinary_user(except: &str) {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=200007", "--regid=200007", "--clear-groups"]).arg(program);
     command.args(["--test-threads=2", "--skip", except]).env("TMPDIR", "/tmp").current_dir("/");
