@@ -67,9 +67,9 @@ impl Plan {
 
     /// Opens it in a fresh directory.
     pub async fn open(self) -> Lab {
-        let home = tempfile::tempdir().unwrap();
-        fs::create_dir(home.path().join("workspace")).unwrap();
-        Lab::open(home, Arc::new(self)).await
+        let (home, workspace) = (tempfile::tempdir().unwrap(), Arc::new(tempfile::tempdir().unwrap()));
+        let state = path(&home.path().join("state"));
+        Lab::open(home, Arc::new(self), Place { workspace, state }).await
     }
 }
 
@@ -86,8 +86,17 @@ pub struct Lab {
     /// The run that calls belong to.
     pub run: RunId,
     home: TempDir,
+    place: Place,
     plan: Arc<Plan>,
     clock: Arc<dyn Clock>,
+}
+
+/// What stays the same for a daemon that is started again.
+#[derive(Clone)]
+struct Place {
+    workspace: Arc<TempDir>,
+    /// Where the state directory is, as far as calls are told.
+    state: AbsolutePath,
 }
 
 impl Lab {
@@ -96,13 +105,12 @@ impl Lab {
         Plan::default().open().await
     }
 
-    async fn open(home: TempDir, plan: Arc<Plan>) -> Self {
+    async fn open(home: TempDir, plan: Arc<Plan>, place: Place) -> Self {
         let clock: Arc<dyn Clock> = match &plan.clock {
             Some(clock) => Arc::<ManualClock>::clone(clock),
             None => Arc::new(SystemClock::new()),
         };
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        let state = path(&home.path().join("state"));
         let journal =
             SqliteJournal::open(&home.path().join("state/journal"), Arc::clone(&clock), Arc::clone(&entropy)).unwrap();
         let journal = Arc::new(journal);
@@ -111,7 +119,7 @@ impl Lab {
             None => Preset::Cautious.source(),
         };
         let engine = Arc::new(Engine::new(&[source]).unwrap());
-        let workspace = path(&home.path().join("workspace"));
+        let workspace = path(place.workspace.path());
         let config = format!("{}\n[[workspace]]\nname = \"lab\"\npath = \"{workspace}\"\n", plan.config);
         let config: GateConfig = toml::from_str(&config).unwrap();
         let parts = Parts {
@@ -119,7 +127,7 @@ impl Lab {
             store: Arc::<SqliteJournal>::clone(&journal),
             config,
             registry: Registry::builtin().unwrap(),
-            state_directory: state,
+            state_directory: place.state.clone(),
             environment: BTreeMap::new(),
             reports: Arc::new(Silent),
             presence: plan.pin.as_deref().map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
@@ -129,7 +137,7 @@ impl Lab {
         let gate = Gate::open(parts).await.unwrap();
         let session = SessionId::generate(clock.now(), entropy.as_ref()).unwrap();
         let run = RunId::generate(clock.now(), entropy.as_ref()).unwrap();
-        let mut lab = Self { gate, journal, engine, session, run, home, plan, clock };
+        let mut lab = Self { gate, journal, engine, session, run, home, place, plan, clock };
         lab.run = lab.open_run(None).await;
         lab
     }
@@ -139,15 +147,7 @@ impl Lab {
     pub async fn crash(&self) -> Self {
         let home = tempfile::tempdir().unwrap();
         copy(self.home.path(), home.path());
-        // The workspace is the same one, because calls name it by its path.
-        let config = format!("[[workspace]]\nname = \"old\"\npath = \"{}\"\n", self.workspace().display());
-        let plan = Plan {
-            config: format!("{}\n{config}", self.plan.config),
-            policies: self.plan.policies.clone(),
-            clock: self.plan.clock.clone(),
-            pin: self.plan.pin.clone(),
-        };
-        Self::open(home, Arc::new(plan)).await
+        Self::open(home, Arc::clone(&self.plan), self.place.clone()).await
     }
 
     /// Opens another run.
@@ -158,7 +158,7 @@ impl Lab {
     /// Where calls work.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
-        self.home.path().join("workspace")
+        self.place.workspace.path().to_owned()
     }
 
     /// Where the journal is.

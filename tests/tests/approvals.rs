@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use palyra_gate::{
     Answer, AnswerError, Answerer, DecisionScope, Ending, Refusal, approval::record::Pattern, posture::PostureLayer,
 };
-use palyra_journal::{JournalStore, RecordKind, state::ApprovalState};
+use palyra_journal::{JournalStore, RecordKind, state::ApprovalState, store::ApprovalQuery};
 use palyra_policy::SourceFile;
 use palyra_tests::{Lab, Plan, owner, text};
 use palyra_types::{Posture, Principal, Timestamp, ToolName, clock::ManualClock};
@@ -293,7 +293,8 @@ async fn with_presence_a_pin_is_needed_once_for_each_session_of_answering() {
 async fn ten_thousand_questions_may_wait_and_one_more_is_refused_clearly() {
     let lab = Plan::default().config("[approvals]\nmost_pending_of_one = 20000\n[budget]\ncalls = 20000").open().await;
     let calls: Vec<_> = (0..10_000).map(|n| lab.propose(lab.command(["echo", n.to_string().as_str()]))).collect();
-    while lab.gate.pending_approvals(None, usize::MAX).await.unwrap().len() < 10_000 {
+    let pending = ApprovalQuery { state: ApprovalState::Pending, after: None, most: usize::MAX };
+    while lab.journal.approvals_in(pending).await.unwrap().len() < 10_000 {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let more = lab.command(["echo", "more"]);
@@ -301,21 +302,16 @@ async fn ten_thousand_questions_may_wait_and_one_more_is_refused_clearly() {
     let refused = lab.gate.run(more).await.unwrap_err();
     assert_eq!(refused.to_string(), "10000 approvals are pending, and the limit is 10000");
     assert_eq!(lab.story(id).await, [RecordKind::ToolProposed, RecordKind::ToolDecided]);
-    let pending = lab.gate.pending_approvals(None, usize::MAX).await.unwrap();
-    for prompt in pending.iter().take(20) {
+    for prompt in lab.gate.pending_approvals(None, 20).await.unwrap() {
         lab.approve(prompt.id, DecisionScope::Once).await.unwrap();
     }
-    let mut ran = 0;
-    for call in calls {
-        if !call.is_finished() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        if call.is_finished() {
-            assert_eq!(call.await.unwrap().unwrap().output.exit_code(), Some(0));
-            ran += 1;
-        } else {
-            call.abort();
-        }
+    while lab.used(lab.run).await.calls < 20 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(ran, 20);
+    // Nobody waits for the others any more: every one of them is withdrawn, and none of them runs.
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+    while !lab.journal.approvals_in(pending).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(lab.used(lab.run).await.calls, 20);
 }

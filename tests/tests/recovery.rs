@@ -10,13 +10,12 @@
 
 use std::time::Duration;
 
-use palyra_gate::{DecisionScope, Recovered, ToolProposal};
+use palyra_gate::{DecisionScope, Recovered};
 use palyra_journal::{
     JournalStore, RecordKind,
     state::{ApprovalState, CallState},
 };
 use palyra_tests::{Lab, Plan};
-use palyra_types::WorkspaceName;
 
 const ALLOW_ALL: &str = "@id(\"allow-all\") permit (principal, action, resource);";
 
@@ -56,11 +55,8 @@ async fn a_question_whose_caller_was_attached_is_withdrawn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_call_waits_on_through_a_restart_and_runs_once_it_is_approved() {
     let lab = Lab::new().await;
-    let call = in_old_workspace(&lab, lab.command(["touch", "marker"]));
+    let call = lab.command(["touch", "marker"]);
     let id = call.call;
-    // The workspace of the crashed daemon has another name in the next one, so this lab needs it too.
-    let lab = lab.crash().await;
-    let call = ToolProposal { run: lab.run, session: lab.session, ..call };
     lab.gate.submit(call).await.unwrap();
     let question = lab.asked(1).await.remove(0);
     let after = lab.crash().await;
@@ -74,9 +70,8 @@ async fn an_accepted_call_waits_on_through_a_restart_and_runs_once_it_is_approve
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_accepted_call_that_was_approved_and_had_not_started_starts_after_the_restart() {
-    let first = Lab::new().await;
-    let lab = first.crash().await;
-    let call = in_old_workspace(&lab, lab.command(["touch", "marker"]));
+    let lab = Lab::new().await;
+    let call = lab.command(["touch", "marker"]);
     let id = call.call;
     lab.gate.submit(call).await.unwrap();
     let question = lab.asked(1).await.remove(0);
@@ -89,8 +84,4 @@ async fn an_accepted_call_that_was_approved_and_had_not_started_starts_after_the
     while !after.story(id).await.contains(&RecordKind::ToolAttested) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-fn in_old_workspace(_lab: &Lab, call: ToolProposal) -> ToolProposal {
-    ToolProposal { workspace: Some(WorkspaceName::parse("old").unwrap()), ..call }
 }

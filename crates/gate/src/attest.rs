@@ -29,6 +29,8 @@ words! {
         TimedOut = "timed_out",
         /// It ran longer than was left of the run's budget.
         BudgetSpent = "budget_spent",
+        /// It was ended for using more than its plan allows.
+        LimitExceeded = "limit_exceeded",
         /// It was stopped because nobody wants it any more.
         Cancelled = "cancelled",
         /// The part of the daemon that ran it failed.

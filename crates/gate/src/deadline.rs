@@ -76,8 +76,8 @@ impl<'de> Deserialize<'de> for BootName {
     }
 }
 
-/// The end of the year 9999, which is as far as dates can be written.
-const LATEST: i64 = 253_402_300_799_000;
+/// Almost the end of the year 9999, which is as far as dates can be written in every time zone.
+const LATEST: i64 = 253_402_128_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +135,8 @@ mod tests {
         let text = serde_json::to_string(&deadline).unwrap();
         assert_eq!(serde_json::from_str::<Deadline>(&text).unwrap(), deadline);
         let forever = Deadline::after(&clock, Duration::MAX);
-        assert_eq!(forever.at.to_string(), "9999-12-31T23:59:59.000Z");
+        assert_eq!(forever.at.to_string(), "9999-12-30T00:00:00.000Z");
+        let text = serde_json::to_string(&forever).unwrap();
+        assert_eq!(serde_json::from_str::<Deadline>(&text).unwrap(), forever);
     }
 }

@@ -176,6 +176,7 @@ fn ending(ended: Ended) -> (Ending, Option<String>) {
         Ended::Exited(_) | Ended::Signalled(_) => (Ending::Completed, None),
         Ended::WallClock => (Ending::TimedOut, None),
         Ended::Deadline => (Ending::BudgetSpent, None),
+        Ended::ProcessLimit => (Ending::LimitExceeded, Some("it had more processes than its plan allows".to_owned())),
         Ended::Cancelled(cause) => (Ending::Cancelled, Some(stopped(cause).to_owned())),
         Ended::SupervisorLost => (Ending::Crashed, Some("the supervisor of the process was lost".to_owned())),
     }

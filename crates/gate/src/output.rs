@@ -46,7 +46,9 @@ impl Output {
         let (exit_code, signal) = match outcome.ended {
             Ended::Exited(code) => (Some(code), None),
             Ended::Signalled(signal) => (None, Some(signal)),
-            Ended::WallClock | Ended::Deadline | Ended::Cancelled(_) | Ended::SupervisorLost => (None, None),
+            Ended::WallClock | Ended::Deadline | Ended::ProcessLimit | Ended::Cancelled(_) | Ended::SupervisorLost => {
+                (None, None)
+            }
         };
         Self::Process { exit_code, signal, stdout: outcome.stdout.into(), stderr: outcome.stderr.into() }
     }
