@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,20 +10,22 @@ use std::{
 };
 
 use palyra_gate::{
-    Answer, Answerer, ApprovalRecord, Completed, DecisionScope, Gate, GateConfig, Output, Parts, PendingToolApproval,
-    PresencePin, Refusal, Registry, Report, Reports, ToolProposal, approval::AnswerError,
+    Answer, Answerer, ApprovalRecord, Completed, DecisionScope, Gate, Output, PendingToolApproval, Refusal,
+    ToolProposal, approval::AnswerError,
 };
 use palyra_journal::{JournalStore, RecordKind, SqliteJournal, StoredRecord, state::Charge, state::Waiting};
-use palyra_policy::{Engine, Preset, SourceFile};
+use palyra_policy::Engine;
 use palyra_types::{
-    AbsolutePath, Channel, Clock, Entropy, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
-    clock::{ManualClock, SystemClock},
+    Channel, Clock, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    clock::ManualClock,
     entropy::SystemEntropy,
     id::{ApprovalId, CallId, RunId, SessionId},
     json::Limits,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::setup::{Opened, Setup};
 
 /// What a laboratory is to be like.
 #[derive(Default)]
@@ -68,7 +69,7 @@ impl Plan {
     /// Opens it in a fresh directory.
     pub async fn open(self) -> Lab {
         let (home, workspace) = (tempfile::tempdir().unwrap(), Arc::new(tempfile::tempdir().unwrap()));
-        let state = path(&home.path().join("state"));
+        let state = home.path().join("state");
         Lab::open(home, Arc::new(self), Place { workspace, state }).await
     }
 }
@@ -96,7 +97,7 @@ pub struct Lab {
 struct Place {
     workspace: Arc<TempDir>,
     /// Where the state directory is, as far as calls are told.
-    state: AbsolutePath,
+    state: PathBuf,
 }
 
 impl Lab {
@@ -106,37 +107,20 @@ impl Lab {
     }
 
     async fn open(home: TempDir, plan: Arc<Plan>, place: Place) -> Self {
-        let clock: Arc<dyn Clock> = match &plan.clock {
-            Some(clock) => Arc::<ManualClock>::clone(clock),
-            None => Arc::new(SystemClock::new()),
+        let clock = plan.clock.as_ref().map(|clock| -> Arc<dyn Clock> { Arc::<ManualClock>::clone(clock) });
+        let setup = Setup {
+            journal: &home.path().join("state/journal"),
+            state: &place.state,
+            workspace: place.workspace.path(),
+            config: &plan.config,
+            policies: plan.policies.as_deref(),
+            pin: plan.pin.as_deref(),
+            clock,
         };
-        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        let journal =
-            SqliteJournal::open(&home.path().join("state/journal"), Arc::clone(&clock), Arc::clone(&entropy)).unwrap();
-        let journal = Arc::new(journal);
-        let source = match &plan.policies {
-            Some(text) => SourceFile::operator("lab.cedar", text.clone()),
-            None => Preset::Cautious.source(),
-        };
-        let engine = Arc::new(Engine::new(&[source]).unwrap());
-        let workspace = path(place.workspace.path());
-        let config = format!("{}\n[[workspace]]\nname = \"lab\"\npath = \"{workspace}\"\n", plan.config);
-        let config: GateConfig = toml::from_str(&config).unwrap();
-        let parts = Parts {
-            engine: Arc::clone(&engine),
-            store: Arc::<SqliteJournal>::clone(&journal),
-            config,
-            registry: Registry::builtin().unwrap(),
-            state_directory: place.state.clone(),
-            environment: BTreeMap::new(),
-            reports: Arc::new(Silent),
-            presence: plan.pin.as_deref().map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
-            clock: Arc::clone(&clock),
-            entropy: Arc::clone(&entropy),
-        };
-        let gate = Gate::open(parts).await.unwrap();
-        let session = SessionId::generate(clock.now(), entropy.as_ref()).unwrap();
-        let run = RunId::generate(clock.now(), entropy.as_ref()).unwrap();
+        let Opened { gate, journal, engine, clock } = setup.open().await;
+        let entropy = SystemEntropy;
+        let session = SessionId::generate(clock.now(), &entropy).unwrap();
+        let run = RunId::generate(clock.now(), &entropy).unwrap();
         let mut lab = Self { gate, journal, engine, session, run, home, place, plan, clock };
         lab.run = lab.open_run(None).await;
         lab
@@ -298,18 +282,6 @@ pub fn text(completed: &Completed) -> String {
         Output::Value { value } => value.to_string(),
         Output::Nothing => String::new(),
     }
-}
-
-struct Silent;
-
-impl Reports for Silent {
-    fn report(&self, about: Report) -> Value {
-        json!({ "about": about.as_str() })
-    }
-}
-
-fn path(path: &Path) -> AbsolutePath {
-    AbsolutePath::parse(path.to_str().unwrap()).unwrap()
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -1,5 +1,7 @@
 //! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own.
 
 mod lab;
+mod setup;
 
 pub use lab::{Lab, Plan, owner, text};
+pub use setup::{Opened, Setup};

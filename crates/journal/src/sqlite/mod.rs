@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use palyra_types::{
@@ -232,11 +233,15 @@ fn lock(directory: &Path) -> Result<File, Trouble> {
     let path = directory.join(LOCK_FILE);
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(disk)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Trouble::InUse(directory.to_owned())),
-        Err(error) => Err(disk(error.into())),
+    // A process that was killed while it started another one leaves the lock with the child until that has become another program.
+    for _ in 0..LOCK_ATTEMPTS {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_AGAIN),
+            Err(error) => return Err(disk(error.into())),
+        }
     }
+    Err(Trouble::InUse(directory.to_owned()))
 }
 
 /// The key of the journal. Its name is the journal's origin and ends in the id of the node.
@@ -259,6 +264,10 @@ fn disk(error: std::io::Error) -> Trouble {
         _ => Trouble::Disk(error.to_string()),
     }
 }
+
+/// How often the lock is tried, and how long in between: a second in all.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What the origin of every journal starts with.
 const ORIGIN: &str = "palyra.local/journal/";

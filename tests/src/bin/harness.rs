@@ -1,0 +1,132 @@
+//! A daemon without a network, to be killed: conducts many calls and answers many questions at once, and says on standard output what was
+//! acknowledged to whom. `harness STATE WORKSPACE`
+//!
+//! Every call appends its own id to a file of the workspace, so that the file tells what really ran.
+
+#![allow(clippy::unwrap_used, reason = "it is there to be killed")]
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use palyra_gate::{Answer, Completed, DecisionScope, Gate, Refusal, ToolProposal};
+use palyra_journal::state::Waiting;
+use palyra_tests::{Setup, owner};
+use palyra_types::{
+    Channel, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    entropy::SystemEntropy,
+    id::{CallId, RunId, SessionId},
+    json::Limits,
+};
+use serde_json::json;
+
+/// Calls whose file is `allowed.log` run at once; those whose file is `asked.log` ask.
+const POLICIES: &str = r#"
+@id("files") permit (principal, action in [Palyra::Action::"fs.read", Palyra::Action::"fs.write"], resource);
+@id("allowed") permit (principal, action == Palyra::Action::"tool.execute", resource)
+when { context has process && context.process has arg2 && context.process.arg2 == "allowed.log" };
+@id("asked") permit (principal, action == Palyra::Action::"tool.execute", resource)
+when { context.approved };
+"#;
+
+const CALLERS: u64 = 12;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let (state, workspace) = (arguments.next().unwrap(), arguments.next().unwrap());
+    let setup = Setup {
+        journal: &state.join("journal"),
+        state: &state,
+        workspace: &workspace,
+        config: "[budget]\ncalls = 1000000\n[policy]\nallow_sensitive_tools = true",
+        policies: Some(POLICIES),
+        pin: None,
+        clock: None,
+    };
+    let gate = setup.open().await.gate;
+    let recovered = gate.recover().await.unwrap();
+    say(&format!("recovered {} {} {}", recovered.interrupted, recovered.withdrawn, recovered.resumed));
+    let agent = Principal::parse("agent:claude").unwrap();
+    let session = SessionId::generate(now(), &SystemEntropy).unwrap();
+    let run = gate.open_run(session, &agent, None).await.unwrap();
+    for caller in 0..std::env::var("CALLERS").map_or(CALLERS, |n| n.parse().unwrap()) {
+        tokio::spawn(call_for_ever(gate.clone(), (session, run), agent.clone(), caller));
+    }
+    answer_for_ever(gate).await;
+}
+
+async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Principal, caller: u64) {
+    for number in caller.. {
+        let call = CallId::generate(now(), &SystemEntropy).unwrap();
+        let file = if number % 2 == 0 { "allowed.log" } else { "asked.log" };
+        let args = json!({ "command": ["tee", "-a", file], "stdin": format!("{call}\n") });
+        let proposal = ToolProposal {
+            call,
+            run,
+            session,
+            principal: agent.clone(),
+            on_behalf_of: None,
+            channel: Some(Channel::parse("api").unwrap()),
+            device: None,
+            token: None,
+            workspace: Some(WorkspaceName::parse("lab").unwrap()),
+            tool: ToolName::parse("process.run").unwrap(),
+            args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
+            waiting: Waiting::Attached,
+        };
+        // Some wait for their call, some leave it to itself.
+        let outcome = if caller % 3 == 0 {
+            match gate.submit(proposal).await {
+                Ok(accepted) => {
+                    say(&format!("accepted {call}"));
+                    match accepted.outcome.await {
+                        Ok(outcome) => outcome,
+                        Err(_) => return,
+                    }
+                }
+                Err(refusal) => Err(refusal),
+            }
+        } else {
+            gate.run(proposal).await
+        };
+        acknowledge(call, &outcome);
+    }
+}
+
+fn acknowledge(call: CallId, outcome: &Result<Completed, Refusal>) {
+    match outcome {
+        Ok(done) => say(&format!("ran {call} {} {}", done.receipt.seq, done.receipt.hash)),
+        Err(refusal) => say(&format!("refused {call} {}", refusal.code())),
+    }
+}
+
+async fn answer_for_ever(gate: Gate) {
+    loop {
+        for prompt in gate.pending_approvals(None, 64).await.unwrap() {
+            let gate = gate.clone();
+            tokio::spawn(async move {
+                let answer = Answer::Approve(DecisionScope::Once);
+                if gate.answer(prompt.id, &answer, &owner()).await.is_ok() {
+                    say(&format!("approved {}", prompt.id));
+                }
+            });
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+}
+
+/// One line, whole or not at all: a pipe takes that much at once.
+fn say(line: &str) {
+    let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Ids only need to differ and to sort.
+fn now() -> Timestamp {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let base = palyra_types::clock::SystemClock::new();
+    let _ = LAST.fetch_add(1, Ordering::Relaxed);
+    palyra_types::Clock::now(&base)
+}
