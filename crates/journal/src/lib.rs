@@ -11,23 +11,31 @@
 //! | the state that goes with the records | [`state`] |
 //! | the SQLite journal and its group commit | [`sqlite`] |
 //! | the tree, checkpoints and signatures | [`tree`], [`checkpoint`], [`key`] |
+//! | whether a journal is what was written | [`verify`](mod@verify), [`fault`], [`ranges`] |
 //! | what can be wrong with the disk | [`trouble`] |
 
 pub mod body;
+mod chain;
 pub mod checkpoint;
+pub mod fault;
 pub mod key;
 pub mod mask;
+pub mod ranges;
 pub mod record;
 pub mod sqlite;
 pub mod state;
 pub mod store;
 pub mod tree;
 pub mod trouble;
+pub mod verify;
 
 pub use body::Body;
 pub use checkpoint::Checkpoint;
+pub use fault::{Failure, Fault};
 pub use key::{JournalKey, VerifyKey};
+pub use ranges::Ranges;
 pub use record::{NewRecord, Record, RecordKind, StoredRecord, Subject};
 pub use sqlite::SqliteJournal;
 pub use store::{CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction};
 pub use trouble::Trouble;
+pub use verify::{Report, Trust, verify};

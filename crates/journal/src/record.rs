@@ -55,6 +55,22 @@ words! {
     }
 }
 
+impl RecordKind {
+    /// Whether it is the journal's own account of itself. Such bodies say nothing about anybody, verification reads them, and they are
+    /// never erased.
+    #[must_use]
+    pub const fn is_about_the_journal(self) -> bool {
+        matches!(
+            self,
+            Self::JournalCreated
+                | Self::JournalRecovered
+                | Self::JournalErased
+                | Self::JournalSealed
+                | Self::JournalDropped
+        )
+    }
+}
+
 /// What a record belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {

@@ -32,12 +32,60 @@ pub struct FullTile {
     pub root: Sha256Digest,
 }
 
-/// The right edge of the tree: all that is needed to go on.
+/// The roots of the perfect subtrees that make up a tree: enough to add leaves and to find the root, not enough to prove anything.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CompactRange {
+    size: u64,
+    /// Largest first, each with its height.
+    peaks: Vec<(u32, Hash)>,
+}
+
+impl CompactRange {
+    /// The range over the first `size` leaves, from its roots, largest subtree first. `None` if there is another number of them.
+    #[must_use]
+    pub fn new(size: u64, roots: &[Sha256Digest]) -> Option<Self> {
+        let heights = (0..u64::BITS).rev().filter(|height| size >> height & 1 == 1);
+        let peaks: Vec<_> = heights.zip(roots).map(|(height, root)| (height, Hash(*root.as_bytes()))).collect();
+        let expected = usize::try_from(size.count_ones()).ok()?;
+        (roots.len() == expected && peaks.len() == expected).then_some(Self { size, peaks })
+    }
+
+    /// How many leaves there are.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The roots of the subtrees, largest first.
+    pub fn roots(&self) -> impl Iterator<Item = Sha256Digest> {
+        self.peaks.iter().map(|&(_, root)| Sha256Digest::from_bytes(root.0))
+    }
+
+    /// The root of the tree.
+    #[must_use]
+    pub fn root(&self) -> Sha256Digest {
+        let fold =
+            |right: Option<Hash>, &(_, left): &(u32, Hash)| Some(right.map_or(left, |right| node_hash(left, right)));
+        Sha256Digest::from_bytes(self.peaks.iter().rev().fold(None, fold).unwrap_or(EMPTY_HASH).0)
+    }
+
+    /// Adds a leaf, and hands each subtree that it completes to `joined`, with its height.
+    pub fn push(&mut self, leaf: Sha256Digest, mut joined: impl FnMut(u32, Sha256Digest)) {
+        let (mut height, mut hash) = (0_u32, Hash(*leaf.as_bytes()));
+        self.size += 1;
+        while let Some((_, left)) = self.peaks.pop_if(|&mut (left_height, _)| left_height == height) {
+            hash = node_hash(left, hash);
+            height += 1;
+            joined(height, Sha256Digest::from_bytes(hash.0));
+        }
+        self.peaks.push((height, hash));
+    }
+}
+
+/// The right edge of the tree: all that is needed to go on, and to keep tiles as they fill.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
-    size: u64,
-    /// The roots of the perfect subtrees that make up the tree, largest first, with their heights.
-    peaks: Vec<(u32, Hash)>,
+    range: CompactRange,
     /// For each level the hashes of the tile that is not full yet.
     open: Vec<Vec<u8>>,
 }
@@ -57,63 +105,57 @@ impl Tree {
                 rest = right;
             }
         }
-        Self { size, peaks, open }
+        Self { range: CompactRange { size, peaks }, open }
     }
 
     /// How many leaves there are.
     #[must_use]
     pub const fn size(&self) -> u64 {
-        self.size
+        self.range.size()
     }
 
     /// The root of the tree as it is now.
     #[must_use]
     pub fn root(&self) -> Sha256Digest {
-        let fold =
-            |right: Option<Hash>, &(_, left): &(u32, Hash)| Some(right.map_or(left, |right| node_hash(left, right)));
-        Sha256Digest::from_bytes(self.peaks.iter().rev().fold(None, fold).unwrap_or(EMPTY_HASH).0)
+        self.range.root()
+    }
+
+    /// The roots that make up the tree as it is now.
+    #[must_use]
+    pub const fn range(&self) -> &CompactRange {
+        &self.range
     }
 
     /// Adds a leaf, and hands each tile that it fills to `full`.
     pub fn push(&mut self, leaf: Sha256Digest, mut full: impl FnMut(FullTile)) {
-        let (mut height, mut hash) = (0_u32, Hash(*leaf.as_bytes()));
-        self.size += 1;
-        self.place(0, hash, None);
-        while let Some(&(left_height, left)) = self.peaks.last() {
-            if left_height != height {
-                break;
-            }
-            self.peaks.pop();
-            hash = node_hash(left, hash);
-            height += 1;
+        let Self { range, open } = self;
+        let size = range.size() + 1;
+        place(open, 0, leaf);
+        range.push(leaf, |height, root| {
             // A subtree of height 8 is a full tile of level 0, one of height 16 a full tile of level 1, …; its root goes one level up.
-            if height.is_multiple_of(TILE_HEIGHT.into()) {
-                let level = height / u32::from(TILE_HEIGHT) - 1;
-                self.place(level + 1, hash, Some(&mut full));
+            if !height.is_multiple_of(TILE_HEIGHT.into()) {
+                return;
             }
-        }
-        self.peaks.push((height, hash));
+            let level = height / u32::from(TILE_HEIGHT) - 1;
+            let filled = usize::try_from(level).ok().and_then(|level| open.get_mut(level));
+            let hashes = filled
+                .map(|hashes| std::mem::replace(hashes, Vec::with_capacity(TILE_WIDTH * HASH_SIZE)))
+                .unwrap_or_default();
+            let index = (size >> height) - 1;
+            full(FullTile { level: u8::try_from(level).unwrap_or(u8::MAX), index, hashes, root });
+            place(open, level + 1, root);
+        });
     }
+}
 
-    /// Puts a hash into the open tile of its level. It is the root of the open tile one level below, which is full then.
-    fn place(&mut self, level: u32, hash: Hash, full: Option<&mut dyn FnMut(FullTile)>) {
-        let position = usize::try_from(level).unwrap_or(usize::MAX);
-        while self.open.len() <= position {
-            self.open.push(Vec::with_capacity(TILE_WIDTH * HASH_SIZE));
-        }
-        if let (Some(full), Some(below)) = (full, position.checked_sub(1).and_then(|below| self.open.get_mut(below))) {
-            let hashes = std::mem::replace(below, Vec::with_capacity(TILE_WIDTH * HASH_SIZE));
-            let leaves_in_tile = level * u32::from(TILE_HEIGHT);
-            full(FullTile {
-                level: u8::try_from(level - 1).unwrap_or(u8::MAX),
-                index: (self.size >> leaves_in_tile) - 1,
-                hashes,
-                root: Sha256Digest::from_bytes(hash.0),
-            });
-        }
-        if let Some(open) = self.open.get_mut(position) {
-            open.extend_from_slice(&hash.0);
-        }
+/// Puts a hash into the open tile of its level.
+fn place(open: &mut Vec<Vec<u8>>, level: u32, hash: Sha256Digest) {
+    let position = usize::try_from(level).unwrap_or(usize::MAX);
+    while open.len() <= position {
+        open.push(Vec::with_capacity(TILE_WIDTH * HASH_SIZE));
+    }
+    if let Some(open) = open.get_mut(position) {
+        open.extend_from_slice(hash.as_bytes());
     }
 }
 
@@ -144,8 +186,10 @@ mod tests {
             reference.0.extend(kept);
             if n < 600 || n % 997 == 0 || n == 65_535 || n == 65_536 {
                 assert_eq!(tree.root().as_bytes(), &tree_hash(n + 1, &reference).unwrap().0, "size {}", n + 1);
-                let restored = Tree::restore(tree.size, tree.open.clone());
-                assert_eq!(restored.peaks, tree.peaks, "size {}", n + 1);
+                let restored = Tree::restore(tree.size(), tree.open.clone());
+                assert_eq!(restored.range, tree.range, "size {}", n + 1);
+                let roots: Vec<_> = tree.range().roots().collect();
+                assert_eq!(CompactRange::new(n + 1, &roots).as_ref(), Some(tree.range()), "size {}", n + 1);
             }
         }
         assert_eq!(tiles.len(), 257 + 1);

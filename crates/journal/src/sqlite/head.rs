@@ -69,7 +69,7 @@ pub(super) fn place(level: u8, index: u64) -> i64 {
 }
 
 /// The hashes of the tiles that are not full, level by level: of records at the bottom, of full tiles above.
-fn open_tiles(connection: &Connection, size: u64) -> Result<Vec<Vec<u8>>, Trouble> {
+pub(super) fn open_tiles(connection: &Connection, size: u64) -> Result<Vec<Vec<u8>>, Trouble> {
     let mut levels = Vec::new();
     let mut entries = size;
     for level in 0_u8.. {

@@ -4,6 +4,7 @@
 //! signed last does not open.
 
 mod apply;
+pub(crate) mod archive;
 mod head;
 mod rows;
 mod schema;
@@ -42,6 +43,9 @@ use crate::{
 
 /// The database in a journal's directory.
 pub const DATABASE_FILE: &str = "journal.db";
+
+/// The directory of sealed segments in a journal's directory.
+pub const SEGMENTS_DIRECTORY: &str = "segments";
 
 const LOCK_FILE: &str = "lock";
 

@@ -1,4 +1,6 @@
 //! The tables, and how a connection is set up to keep them.
+//!
+//! Guarantees: a connection for reading changes nothing, and works in a directory that cannot be written when nobody writes there.
 
 use std::path::Path;
 
@@ -34,6 +36,24 @@ pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Makes the database of a segment, which nobody reads before it is whole.
+pub(super) fn create_segment(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update_and_check(None, "journal_mode", "off", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "off")?;
+    connection.execute_batch(SEGMENT_TABLES)?;
+    Ok(connection)
+}
+
+/// Opens the database of a segment to erase bodies in it.
+pub(super) fn open_segment_for_erasing(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(()))?;
+    Ok(connection)
+}
+
 /// How far the write-ahead log grows before it is worked into the database: 16 MiB.
 const WAL_PAGES: i64 = 4_000;
 
@@ -50,11 +70,26 @@ CREATE TABLE records (
 CREATE TABLE tiles (
     place  INTEGER PRIMARY KEY,  -- level * 2^56 + index
     root   BLOB NOT NULL,
-    hashes BLOB NOT NULL
+    hashes BLOB NOT NULL         -- empty at level 0 once its records were dropped
 ) STRICT;
 CREATE TABLE head (
     only INTEGER PRIMARY KEY CHECK (only = 0),
     note TEXT NOT NULL
+) STRICT;
+CREATE TABLE segments (           -- sealed records, each segment in a file of its own
+    first INTEGER PRIMARY KEY,
+    last  INTEGER NOT NULL,
+    note  TEXT NOT NULL            -- the signed checkpoint behind its last record
+) STRICT;
+CREATE TABLE dropped (             -- what was before the first record that is kept
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    size INTEGER NOT NULL,
+    prev BLOB NOT NULL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE TABLE erasures (            -- announced, and not carried out in the segments yet
+    first INTEGER PRIMARY KEY,
+    last  INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE calls (
     call      TEXT PRIMARY KEY,
@@ -112,4 +147,25 @@ CREATE TABLE postures (
 PRAGMA application_id = 1346460481;
 PRAGMA user_version = 1;
 COMMIT;
+";
+
+/// A segment says itself where it belongs: which records, what is before them, and the signed checkpoint behind them.
+const SEGMENT_TABLES: &str = "
+CREATE TABLE records (
+    seq    INTEGER PRIMARY KEY,
+    record TEXT NOT NULL,
+    hash   BLOB NOT NULL,
+    salt   BLOB,
+    body   TEXT
+) STRICT;
+CREATE TABLE boundary (
+    only  INTEGER PRIMARY KEY CHECK (only = 0),
+    first INTEGER NOT NULL,
+    last  INTEGER NOT NULL,
+    prev  BLOB NOT NULL,
+    roots BLOB NOT NULL,
+    note  TEXT NOT NULL
+) STRICT;
+PRAGMA application_id = 1346460499;
+PRAGMA user_version = 1;
 ";
