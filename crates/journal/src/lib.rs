@@ -12,14 +12,17 @@
 //! | the SQLite journal and its group commit | [`sqlite`] |
 //! | the tree, checkpoints and signatures | [`tree`], [`checkpoint`], [`key`] |
 //! | whether a journal is what was written | [`verify`](mod@verify), [`fault`], [`ranges`] |
+//! | what a stranger can check | [`proof`], [`export`](mod@export) |
 //! | what can be wrong with the disk | [`trouble`] |
 
 pub mod body;
 mod chain;
 pub mod checkpoint;
+pub mod export;
 pub mod fault;
 pub mod key;
 pub mod mask;
+pub mod proof;
 pub mod ranges;
 pub mod record;
 pub mod sqlite;
@@ -31,8 +34,10 @@ pub mod verify;
 
 pub use body::Body;
 pub use checkpoint::Checkpoint;
+pub use export::{Bundle, ExportError, Extent, export, verify_bundle};
 pub use fault::{Failure, Fault};
 pub use key::{JournalKey, VerifyKey};
+pub use proof::{ConsistencyProof, InclusionProof, ProofError};
 pub use ranges::Ranges;
 pub use record::{NewRecord, Record, RecordKind, StoredRecord, Subject};
 pub use sqlite::SqliteJournal;

@@ -4,7 +4,7 @@
 //! everything that can change goes through it, so nothing changes without its record. Several daemons may share one store: each has its own
 //! chain and key, state is common to all, and a commit of one wakes the subscribers of all.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, io::Write, pin::Pin, sync::Arc};
 
 use palyra_types::{
     Sha256Digest, ToolName,
@@ -13,7 +13,9 @@ use palyra_types::{
 use tokio::sync::broadcast;
 
 use crate::{
+    export::{Bundle, ExportError, Extent},
     key::JournalKey,
+    proof::{ConsistencyProof, InclusionProof, ProofError},
     record::{NewRecord, RecordKind, StoredRecord, Subject},
     state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, PostureRow, RunRow},
     trouble::Trouble,
@@ -41,6 +43,15 @@ pub trait JournalStore: Send + Sync {
 
     /// Records of this daemon's chain, from this number on.
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
+
+    /// Proves that a record of this daemon's chain is in its tree of this size.
+    fn inclusion(&self, seq: u64, size: u64) -> Later<'_, Result<InclusionProof, ProofError>>;
+
+    /// Proves that the tree of this daemon's chain at size `to` goes on from that at size `from`.
+    fn consistency(&self, from: u64, to: u64) -> Later<'_, Result<ConsistencyProof, ProofError>>;
+
+    /// Writes a bundle of records of this daemon's chain, which anybody can verify.
+    fn export(&self, extent: Extent, out: Box<dyn Write + Send>) -> Later<'_, Result<Bundle, ExportError>>;
 
     /// The latest signed checkpoint of this daemon's chain.
     fn checkpoint(&self) -> Later<'_, Result<String, ReadError>>;

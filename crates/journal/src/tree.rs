@@ -13,6 +13,9 @@ pub const TILE_HEIGHT: u8 = 8;
 /// The hashes in a full tile.
 pub const TILE_WIDTH: usize = 1 << TILE_HEIGHT;
 
+/// The records under a full tile of the lowest level.
+pub const TILE_RECORDS: u64 = 1 << TILE_HEIGHT;
+
 /// The leaf hash of RFC 6962: `SHA-256(0x00 ‖ bytes)`.
 #[must_use]
 pub fn leaf_hash(bytes: &[u8]) -> Sha256Digest {

@@ -17,7 +17,7 @@ use crate::{
     key::VerifyKey,
     record::Record,
     sqlite::archive::{Archive, Boundary, Segment, StoredRow},
-    tree::{FullTile, TILE_HEIGHT, TILE_WIDTH, Tree},
+    tree::{FullTile, TILE_HEIGHT, TILE_RECORDS, Tree},
 };
 
 /// What is known from elsewhere about a journal. Nothing is a valid answer, and proves the least.
@@ -139,8 +139,7 @@ struct Landmarks(Vec<Checkpoint>);
 
 impl Landmarks {
     fn new(trust: &Trust, key: &VerifyKey) -> Result<Self, Failure> {
-        let open =
-            |note: &String| Checkpoint::open(note, key).map_err(|_| Failure::new(0, Fault::SavedUnsigned));
+        let open = |note: &String| Checkpoint::open(note, key).map_err(|_| Failure::new(0, Fault::SavedUnsigned));
         let mut points = trust.checkpoints.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         points.sort_by_key(|point| point.size);
         Ok(Self(points))
@@ -195,14 +194,13 @@ impl<'a> Audit<'a> {
         let (tree, last) = archive.start(key.name()).map_err(|_| boundary())?;
         if let Some(dropped) = archive.dropped() {
             let signed = Checkpoint::open(&dropped.note, key).map_err(|_| boundary())?;
-            if signed != (Checkpoint { size: first, root: tree.root() }) || !first.is_multiple_of(WIDTH) {
+            if signed != (Checkpoint { size: first, root: tree.root() }) || !first.is_multiple_of(TILE_RECORDS) {
                 return Err(boundary());
             }
         }
         let size = landmarks.0.last().map_or(0, |head| head.size);
         let (chain, tile) = (Chain::from(first, last), Vec::new());
-        let mut audit =
-            Self { archive, chain, tree, landmarks, vouched: first, tile, tiles: 0, size, progress };
+        let mut audit = Self { archive, chain, tree, landmarks, vouched: first, tile, tiles: 0, size, progress };
         audit.tiles = audit.dropped_tiles()?;
         audit.pass()?;
         Ok(audit)
@@ -223,7 +221,9 @@ impl<'a> Audit<'a> {
                     Vec::new()
                 } else {
                     let first = index << TILE_HEIGHT;
-                    self.archive.entries(level, first, first + WIDTH).map_err(|error| unreadable(first, &error))?
+                    self.archive
+                        .entries(level, first, first + TILE_RECORDS)
+                        .map_err(|error| unreadable(first, &error))?
                 };
                 let root_fits = level == 0 || tlog_tiles::Tile::subtree_hash(&expected).0 == *stored.root;
                 if stored.hashes != expected || stored.root.len() != HASH_SIZE || !root_fits {
@@ -243,7 +243,7 @@ impl<'a> Audit<'a> {
 
     fn segment(&mut self, segment: &Segment, key: &VerifyKey) -> Result<(), Failure> {
         let first = self.chain.next();
-        if segment.first != first || segment.last < first || !(segment.last + 1).is_multiple_of(WIDTH) {
+        if segment.first != first || segment.last < first || !(segment.last + 1).is_multiple_of(TILE_RECORDS) {
             return Err(Failure::new(first, Fault::Boundary));
         }
         let said = segment.boundary().map_err(|error| unreadable(first, &error))?;
@@ -256,10 +256,15 @@ impl<'a> Audit<'a> {
         if boundary.size != last + 1 {
             return Err(Failure::new(first, Fault::Boundary));
         }
-        segment.visit_all(|row| {
-            if self.chain.next() > last { Err(Failure::new(last + 1, Fault::Unexpected).into()) } else { self.row(row) }
-        })
-        .map_err(|stop: Stop| stop.at(self.chain.next()))?;
+        segment
+            .visit_all(|row| {
+                if self.chain.next() > last {
+                    Err(Failure::new(last + 1, Fault::Unexpected).into())
+                } else {
+                    self.row(row)
+                }
+            })
+            .map_err(|stop: Stop| stop.at(self.chain.next()))?;
         if self.chain.next() != last + 1 {
             return Err(Failure::new(self.chain.next(), Fault::Missing));
         }
@@ -307,13 +312,10 @@ impl<'a> Audit<'a> {
 
     /// Puts a leaf into the tree, and compares with what is stored of the tree.
     fn leaf(&mut self, seq: u64, hash: Sha256Digest) -> Result<(), Failure> {
-        let (index, within) = (seq >> TILE_HEIGHT, usize::try_from(seq % WIDTH).unwrap_or(0));
+        let (index, within) = (seq >> TILE_HEIGHT, usize::try_from(seq % TILE_RECORDS).unwrap_or(0));
         if within == 0 {
-            self.tile = if index < self.size >> TILE_HEIGHT {
-                self.stored_tile(0, index, seq)?.hashes
-            } else {
-                Vec::new()
-            };
+            self.tile =
+                if index < self.size >> TILE_HEIGHT { self.stored_tile(0, index, seq)?.hashes } else { Vec::new() };
         }
         if index < self.size >> TILE_HEIGHT {
             let at = within * HASH_SIZE;
@@ -366,7 +368,7 @@ impl<'a> Audit<'a> {
         if row.hash != hash.as_bytes() {
             return fail(Fault::WrongHash);
         }
-        let (index, within) = (seq >> TILE_HEIGHT, usize::try_from(seq % WIDTH).unwrap_or(0) * HASH_SIZE);
+        let (index, within) = (seq >> TILE_HEIGHT, usize::try_from(seq % TILE_RECORDS).unwrap_or(0) * HASH_SIZE);
         let tile = self.stored_tile(0, index, seq)?;
         if tile.hashes.get(within..within + HASH_SIZE) != Some(hash.as_bytes().as_slice()) {
             return fail(Fault::Tile);
@@ -424,9 +426,6 @@ impl From<Failure> for Stop {
 fn unreadable(seq: u64, error: &rusqlite::Error) -> Failure {
     Failure::new(seq, Fault::Unreadable(error.to_string()))
 }
-
-/// How many records fill a tile.
-const WIDTH: u64 = TILE_WIDTH as u64;
 
 /// How often progress is told.
 const PROGRESS_EVERY: u64 = 8_192;

@@ -299,8 +299,7 @@ fn unreadable(column: usize, error: impl std::error::Error + Send + Sync + 'stat
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, Box::new(error))
 }
 
-const RANGE: &str =
-    "SELECT seq, record, hash, salt, body FROM records WHERE seq >= ?1 AND seq <= ?2 ORDER BY seq";
+const RANGE: &str = "SELECT seq, record, hash, salt, body FROM records WHERE seq >= ?1 AND seq <= ?2 ORDER BY seq";
 
 /// How often a directory that changes is opened again.
 const ATTEMPTS: u32 = 5;

@@ -8,10 +8,12 @@ pub(crate) mod archive;
 mod head;
 mod rows;
 mod schema;
+pub(crate) mod tiles;
 mod writer;
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
@@ -31,10 +33,13 @@ use self::{
     apply::number,
     head::Head,
     schema::{open_for_reading, open_for_writing},
+    tiles::Tiles,
     writer::{Job, Parts, SharedTrouble, Writer},
 };
 use crate::{
+    export::{Bundle, ExportError, Extent, export},
     key::JournalKey,
+    proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
     state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
@@ -116,6 +121,32 @@ impl SqliteJournal {
         let answer = read(&connection).map_err(|error| ReadError(error.to_string()));
         Box::pin(std::future::ready(answer))
     }
+
+    fn prove<T>(&self, prove: impl FnOnce(&Tiles<'_>) -> Result<T, ProofError>) -> Later<'_, Result<T, ProofError>>
+    where
+        T: Send + 'static,
+    {
+        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // One moment of the journal, whatever is written meanwhile.
+        let moment = connection.unchecked_transaction().map_err(|error| ReadError(error.to_string()).into());
+        let answer = moment.and_then(|moment| prove(&Tiles(&moment)));
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// Does something in a thread of its own, which the answer comes from.
+fn in_background<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = io::Result<T>> + Send {
+    let (reply, answer) = oneshot::channel();
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _ = reply.send(work());
+    });
+    async move {
+        started?;
+        answer.await.map_err(io::Error::other)
+    }
 }
 
 impl JournalStore for SqliteJournal {
@@ -148,6 +179,20 @@ impl JournalStore for SqliteJournal {
         let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.read(|connection| rows::all(connection, &sql, params![number(from), most], rows::record))
+    }
+
+    fn inclusion(&self, seq: u64, size: u64) -> Later<'_, Result<InclusionProof, ProofError>> {
+        self.prove(|tiles| tiles.inclusion(seq, size))
+    }
+
+    fn consistency(&self, from: u64, to: u64) -> Later<'_, Result<ConsistencyProof, ProofError>> {
+        self.prove(|tiles| tiles.consistency(from, to))
+    }
+
+    fn export(&self, extent: Extent, mut out: Box<dyn Write + Send>) -> Later<'_, Result<Bundle, ExportError>> {
+        let directory = self.directory.clone();
+        let exported = in_background("palyra-journal-export", move || export(&directory, extent, &mut out));
+        Box::pin(async move { exported.await.unwrap_or_else(|error| Err(ExportError::Unwritable(error))) })
     }
 
     fn checkpoint(&self) -> Later<'_, Result<String, ReadError>> {
