@@ -12,6 +12,7 @@
 //! | the SQLite journal and its group commit | [`sqlite`] |
 //! | the tree, checkpoints and signatures | [`tree`], [`checkpoint`], [`key`] |
 //! | whether a journal is what was written | [`verify`](mod@verify), [`fault`], [`ranges`] |
+//! | how much is kept, and erasing | [`keep`] |
 //! | what a stranger can check | [`proof`], [`export`](mod@export) |
 //! | what can be wrong with the disk | [`trouble`] |
 
@@ -20,6 +21,7 @@ mod chain;
 pub mod checkpoint;
 pub mod export;
 pub mod fault;
+pub mod keep;
 pub mod key;
 pub mod mask;
 pub mod proof;
@@ -36,6 +38,7 @@ pub use body::Body;
 pub use checkpoint::Checkpoint;
 pub use export::{Bundle, ExportError, Extent, export, verify_bundle};
 pub use fault::{Failure, Fault};
+pub use keep::{Erased, Keeping, Maintained, Retention, Rotation, Selection};
 pub use key::{JournalKey, VerifyKey};
 pub use proof::{ConsistencyProof, InclusionProof, ProofError};
 pub use ranges::Ranges;

@@ -68,7 +68,7 @@ pub struct CallRow {
     pub first_seq: u64,
     /// The last record about it.
     pub last_seq: u64,
-    /// What the gate needs to go on with it after a restart.
+    /// What the gate needs to go on with it after a restart. Empty once it was erased, which happens after its end only.
     pub document: String,
 }
 
@@ -87,7 +87,7 @@ pub struct ApprovalRow {
     pub digest: Sha256Digest,
     /// What came of it.
     pub state: ApprovalState,
-    /// The whole question, and the answer once there is one.
+    /// The whole question, and the answer once there is one. Empty once it was erased, which happens after its end only.
     pub document: String,
 }
 
@@ -106,7 +106,7 @@ pub struct GrantRow {
     pub ended: bool,
     /// How often it was used.
     pub uses: u64,
-    /// What it covers and until when.
+    /// What it covers and until when. Empty once it was erased, which happens after its end only.
     pub document: String,
 }
 

@@ -7,13 +7,14 @@
 use std::{future::Future, io::Write, pin::Pin, sync::Arc};
 
 use palyra_types::{
-    Sha256Digest, ToolName,
+    Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use tokio::sync::broadcast;
 
 use crate::{
     export::{Bundle, ExportError, Extent},
+    keep::{Erased, Maintained, Selection},
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::{NewRecord, RecordKind, StoredRecord, Subject},
@@ -43,6 +44,12 @@ pub trait JournalStore: Send + Sync {
 
     /// Records of this daemon's chain, from this number on.
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
+
+    /// Erases what records of this daemon's chain say, and tells of it in a record. The chain stays whole.
+    fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>>;
+
+    /// Erases what is too old, and seals and drops what is too much. To be called every now and then.
+    fn maintain(&self, now: Timestamp) -> Later<'_, Result<Maintained, Trouble>>;
 
     /// Proves that a record of this daemon's chain is in its tree of this size.
     fn inclusion(&self, seq: u64, size: u64) -> Later<'_, Result<InclusionProof, ProofError>>;

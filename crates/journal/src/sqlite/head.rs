@@ -78,7 +78,8 @@ pub(super) fn open_tiles(connection: &Connection, size: u64) -> Result<Vec<Vec<u
         }
         let first = (entries >> TILE_HEIGHT) << TILE_HEIGHT;
         let hashes = open_tile(connection, level, first, entries)?;
-        if hashes.len() / HASH_SIZE != usize::try_from(entries - first).unwrap_or(usize::MAX) {
+        let expected = usize::try_from(entries - first).unwrap_or(usize::MAX).saturating_mul(HASH_SIZE);
+        if hashes.len() != expected {
             return Err(Trouble::Damaged("hashes of its tree are missing".to_owned()));
         }
         levels.push(hashes);

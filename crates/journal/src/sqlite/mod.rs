@@ -5,9 +5,12 @@
 
 mod apply;
 pub(crate) mod archive;
+mod erase;
 mod head;
+mod keeper;
 mod rows;
 mod schema;
+mod seal;
 pub(crate) mod tiles;
 mod writer;
 
@@ -16,13 +19,13 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, mpsc},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
 
 use palyra_types::{
-    Clock, Entropy, Sha256Digest, ToolName,
+    Clock, Entropy, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use rusqlite::{Connection, params};
@@ -31,13 +34,16 @@ use tokio::sync::{broadcast, oneshot};
 
 use self::{
     apply::number,
+    archive::segment_path,
     head::Head,
+    keeper::{Errand, Keeper, Load},
     schema::{open_for_reading, open_for_writing},
     tiles::Tiles,
     writer::{Job, Parts, SharedTrouble, Writer},
 };
 use crate::{
     export::{Bundle, ExportError, Extent, export},
+    keep::{Erased, Keeping, Maintained, Selection},
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
@@ -60,20 +66,36 @@ pub struct SqliteJournal {
     node: NodeId,
     key: JournalKey,
     jobs: mpsc::Sender<Job>,
+    errands: mpsc::Sender<Errand>,
+    load: Arc<Load>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     trouble: SharedTrouble,
     reader: Mutex<Connection>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// The keeper, which needs the writer to the end, and then the writer.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the journal is open.
     _lock: File,
 }
 
 impl SqliteJournal {
-    /// Opens the journal of a directory, and makes it if there is none.
+    /// Opens the journal of a directory, and makes it if there is none. It keeps as much as is usual.
     ///
     /// # Errors
     /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Result<Self, Trouble> {
+        Self::open_keeping(directory, Keeping::default(), clock, entropy)
+    }
+
+    /// Opens the journal of a directory, and makes it if there is none. It keeps as much as it is told.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last.
+    pub fn open_keeping(
+        directory: &Path,
+        keeping: Keeping,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, Trouble> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(disk)?;
         let lock = lock(directory)?;
         let path = directory.join(DATABASE_FILE);
@@ -84,7 +106,8 @@ impl SqliteJournal {
         let is_new = head.tree.size() == 0;
         let reader = Mutex::new(open_for_reading(&path)?);
         let (events, _) = broadcast::channel(BACKLOG);
-        let trouble = Arc::new(RwLock::new(None));
+        let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
+        let ((jobs, queue), (errands, requests)) = (mpsc::channel(), mpsc::channel());
         let parts = Parts {
             path,
             node,
@@ -93,18 +116,28 @@ impl SqliteJournal {
             entropy,
             events: events.clone(),
             trouble: Arc::clone(&trouble),
+            keeper: errands.clone(),
+            load: Arc::clone(&load),
+            segment_bytes: keeping.rotation.segment_bytes,
         };
         let mut writer = Writer::new(parts, connection, head);
         if is_new {
             writer.begin()?;
         }
-        let (jobs, queue) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("palyra-journal".to_owned())
-            .spawn(move || writer.run(&queue))
-            .map_err(disk)?;
-        let writer = Mutex::new(Some(thread));
-        Ok(Self { directory: directory.to_owned(), node, key, jobs, events, trouble, reader, writer, _lock: lock })
+        let keeper = Keeper {
+            directory: directory.to_owned(),
+            key: key.clone(),
+            keeping,
+            jobs: jobs.clone(),
+            load: Arc::clone(&load),
+            aged: 0,
+        };
+        let threads = Mutex::new(vec![
+            thread("palyra-journal", move || writer.run(&queue))?,
+            thread("palyra-keeper", move || keeper.run(&requests))?,
+        ]);
+        let directory = directory.to_owned();
+        Ok(Self { directory, node, key, jobs, errands, load, events, trouble, reader, threads, _lock: lock })
     }
 
     /// Where the journal is.
@@ -122,6 +155,18 @@ impl SqliteJournal {
         Box::pin(std::future::ready(answer))
     }
 
+    fn errand<T: Send + 'static>(
+        &self,
+        errand: Errand,
+        answer: oneshot::Receiver<Result<T, Trouble>>,
+    ) -> Later<'_, Result<T, Trouble>> {
+        let sent = self.errands.send(errand);
+        Box::pin(async move {
+            sent.map_err(|_| Trouble::Closed)?;
+            answer.await.map_err(|_| Trouble::Closed)?
+        })
+    }
+
     fn prove<T>(&self, prove: impl FnOnce(&Tiles<'_>) -> Result<T, ProofError>) -> Later<'_, Result<T, ProofError>>
     where
         T: Send + 'static,
@@ -132,6 +177,35 @@ impl SqliteJournal {
         let answer = moment.and_then(|moment| prove(&Tiles(&moment)));
         Box::pin(std::future::ready(answer))
     }
+}
+
+/// Records from this number on, wherever they are.
+fn records(directory: &Path, connection: &Connection, from: u64, most: usize) -> rusqlite::Result<Vec<StoredRecord>> {
+    // One moment of the journal, whatever is sealed meanwhile.
+    let moment = connection.unchecked_transaction()?;
+    let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
+    let read = |connection: &Connection, from: u64, already: usize| {
+        let most = i64::try_from(most.saturating_sub(already)).unwrap_or(i64::MAX);
+        rows::all(connection, &sql, params![number(from), most], rows::record)
+    };
+    let segments: Vec<(i64, i64)> = rows::all(
+        &moment,
+        "SELECT first, last FROM segments WHERE last >= ?1 ORDER BY first",
+        [number(from)],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut found = Vec::new();
+    let mut next = from;
+    for (first, last) in segments {
+        if found.len() >= most {
+            return Ok(found);
+        }
+        let path = segment_path(directory, first.unsigned_abs(), last.unsigned_abs());
+        found.extend(read(&open_for_reading(&path)?, next, found.len())?);
+        next = last.unsigned_abs() + 1;
+    }
+    found.extend(read(&moment, next, found.len())?);
+    Ok(found)
 }
 
 /// Does something in a thread of its own, which the answer comes from.
@@ -176,9 +250,17 @@ impl JournalStore for SqliteJournal {
     }
 
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
-        let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.read(|connection| rows::all(connection, &sql, params![number(from), most], rows::record))
+        self.read(|connection| records(&self.directory, connection, from, most))
+    }
+
+    fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>> {
+        let (reply, answer) = oneshot::channel();
+        self.errand(Errand::Erase(selection, reason, reply), answer)
+    }
+
+    fn maintain(&self, now: Timestamp) -> Later<'_, Result<Maintained, Trouble>> {
+        let (reply, answer) = oneshot::channel();
+        self.errand(Errand::Maintain(now, reply), answer)
     }
 
     fn inclusion(&self, seq: u64, size: u64) -> Later<'_, Result<InclusionProof, ProofError>> {
@@ -262,12 +344,17 @@ impl JournalStore for SqliteJournal {
 
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        self.load.closing.store(true, Ordering::SeqCst);
+        let _ = self.errands.send(Errand::Close);
+        if let Some(keeper) = threads.pop() {
+            let _ = keeper.join();
+        }
         // What was handed over is still written; then the thread ends, and with it the use of the files.
         let (done, _) = oneshot::channel();
         let _ = self.jobs.send(Job::Close(done));
-        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        if let Some(writer) = threads.pop() {
+            let _ = writer.join();
         }
     }
 }
@@ -276,6 +363,10 @@ impl std::fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SqliteJournal({})", self.directory.display())
     }
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Trouble> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(disk)
 }
 
 fn lock(directory: &Path) -> Result<File, Trouble> {
@@ -306,10 +397,10 @@ fn node(key: &JournalKey) -> Result<NodeId, Trouble> {
     id.ok_or_else(|| Trouble::Key(format!("its name `{name}` is not that of a journal")))
 }
 
-fn disk(error: std::io::Error) -> Trouble {
+fn disk(error: io::Error) -> Trouble {
     match error.kind() {
-        std::io::ErrorKind::StorageFull => Trouble::DiskFull,
-        std::io::ErrorKind::ReadOnlyFilesystem => Trouble::ReadOnly,
+        io::ErrorKind::StorageFull => Trouble::DiskFull,
+        io::ErrorKind::ReadOnlyFilesystem => Trouble::ReadOnly,
         _ => Trouble::Disk(error.to_string()),
     }
 }

@@ -36,6 +36,14 @@ pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Opens the database to work its write-ahead log in.
+pub(super) fn open_for_checkpointing(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    Ok(connection)
+}
+
 /// Makes the database of a segment, which nobody reads before it is whole.
 pub(super) fn create_segment(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;

@@ -7,7 +7,8 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, RwLock,
-        mpsc::{Receiver, RecvTimeoutError},
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     time::{Duration, Instant},
 };
@@ -20,7 +21,9 @@ use tokio::sync::{broadcast, oneshot};
 use super::{
     apply::{Span, Stop, apply, number},
     head::{Head, keep_tile},
+    keeper::{Errand, Load},
     schema::open_for_writing,
+    seal::row_bytes,
 };
 use crate::{
     body::Body,
@@ -51,6 +54,10 @@ pub(super) struct Writer {
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) events: broadcast::Sender<Arc<Vec<Event>>>,
     pub(super) trouble: SharedTrouble,
+    keeper: Sender<Errand>,
+    load: Arc<Load>,
+    /// How many bytes the live records may take before the keeper is told.
+    segment_bytes: u64,
     /// The connection and the end of the chain in it. `None` after a failure, until it was opened again.
     open: Option<Open>,
     /// What is known to be durable: at least this many records, the last of which has this hash.
@@ -75,10 +82,11 @@ type Waiting = (Transaction, oneshot::Sender<Result<Committed, CommitError>>);
 impl Writer {
     /// A writer for a journal that is open.
     pub(super) fn new(parts: Parts, connection: Connection, head: Head) -> Self {
-        let Parts { path, node, key, clock, entropy, events, trouble } = parts;
+        let Parts { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes } = parts;
         let durable = (head.tree.size(), head.last);
         let open = Some(Open { connection, head });
-        Self { path, node, key, clock, entropy, events, trouble, open, durable, outage: None }
+        let outage = None;
+        Self { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes, open, durable, outage }
     }
 
     /// Writes the first record of a chain.
@@ -148,13 +156,14 @@ impl Writer {
         }
         let (transactions, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         match self.write(&transactions) {
-            Ok((outcomes, events)) => {
+            Ok((outcomes, news)) => {
                 for (outcome, reply) in outcomes.into_iter().zip(replies) {
                     let _ = reply.send(outcome.map_err(CommitError::from));
                 }
-                if !events.is_empty() {
-                    let _ = self.events.send(Arc::new(events));
+                if !news.events.is_empty() {
+                    let _ = self.events.send(Arc::new(news.events));
                 }
+                self.weigh(news.bytes);
             }
             Err(trouble) => {
                 self.note(&trouble, replies.len());
@@ -175,9 +184,7 @@ impl Writer {
         };
         match written {
             Ok(written) => {
-                if let Some(open) = &self.open {
-                    self.durable = (open.head.tree.size(), open.head.last);
-                }
+                self.remember();
                 if self.outage.take().is_some() {
                     self.share(None);
                 }
@@ -243,15 +250,75 @@ impl Writer {
         }
     }
 
-    /// The connection, for work between two batches.
-    pub(super) fn connection(&mut self) -> Result<&Connection, Trouble> {
-        self.reopen()?;
-        self.open.as_ref().map(|open| &open.connection).ok_or(Trouble::Closed)
+    /// Writes a record of the journal about itself, in one transaction with what it tells of.
+    pub(super) fn keep(
+        &mut self,
+        kind: RecordKind,
+        body: &serde_json::Value,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<(), Trouble> {
+        let record = self.record(kind, body)?;
+        let (node, key, load) = (self.node, self.key.clone(), Arc::clone(&self.load));
+        let events = self.in_between(|open| {
+            open.transaction(&key, |open| {
+                work(&open.connection)?;
+                let mut news = News { node, events: Vec::new(), bytes: 0 };
+                open.append(&record, &mut news)?;
+                Ok(news)
+            })
+        })?;
+        load.live.fetch_add(events.bytes, Ordering::SeqCst);
+        let _ = self.events.send(Arc::new(events.events));
+        Ok(())
+    }
+
+    /// Changes what no record needs to tell of, in a transaction.
+    pub(super) fn tidy(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Result<(), Trouble> {
+        let key = self.key.clone();
+        self.in_between(|open| open.transaction(&key, |open| Ok(work(&open.connection)?)))
+    }
+
+    /// Does something with the database between two batches.
+    fn in_between<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        // While nothing can be written, calls come first; the keeper tries again.
+        if let Some(outage) = &self.outage {
+            return Err(outage.trouble.clone());
+        }
+        let done = self.reopen().and_then(|()| work(self.open.as_mut().ok_or(Trouble::Closed)?));
+        match &done {
+            Ok(_) => self.remember(),
+            Err(trouble) => {
+                self.open = None;
+                self.note(trouble, 0);
+            }
+        }
+        done
+    }
+
+    fn remember(&mut self) {
+        if let Some(open) = &self.open {
+            self.durable = (open.head.tree.size(), open.head.last);
+        }
+    }
+
+    /// Tells the keeper once when the live records are too many.
+    fn weigh(&self, bytes: u64) {
+        let live = self.load.live.fetch_add(bytes, Ordering::SeqCst).saturating_add(bytes);
+        if live > self.segment_bytes && !self.load.told.swap(true, Ordering::SeqCst) {
+            let _ = self.keeper.send(Errand::Rotate);
+        }
     }
 }
 
 /// What came of each transaction, and what subscribers hear.
-type Written = (Vec<Result<Committed, crate::state::Conflict>>, Vec<Event>);
+type Written = (Vec<Result<Committed, crate::state::Conflict>>, News);
+
+/// What became durable.
+struct News {
+    node: NodeId,
+    events: Vec<Event>,
+    bytes: u64,
+}
 
 impl Open {
     fn write(
@@ -261,16 +328,25 @@ impl Open {
         transactions: &[Transaction],
         recovered: Option<NewRecord>,
     ) -> Result<Written, Trouble> {
+        self.transaction(key, |open| {
+            let mut news = News { node, events: Vec::new(), bytes: 0 };
+            if let Some(record) = recovered {
+                open.append(&record, &mut news)?;
+            }
+            let outcomes = transactions.iter().map(|transaction| open.perform(transaction, &mut news));
+            Ok((outcomes.collect::<Result<_, _>>()?, news))
+        })
+    }
+
+    /// Does something in one database transaction, and signs the head if the chain grew.
+    fn transaction<T>(
+        &mut self,
+        key: &JournalKey,
+        work: impl FnOnce(&mut Self) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        let mut events = Vec::new();
-        let mut outcomes = Vec::with_capacity(transactions.len());
         let before = self.head.tree.size();
-        if let Some(record) = recovered {
-            self.append(&record, node, &mut events)?;
-        }
-        for transaction in transactions {
-            outcomes.push(self.perform(transaction, node, &mut events)?);
-        }
+        let done = work(self)?;
         if self.head.tree.size() != before {
             let note = self.head.checkpoint().sign(key).map_err(|error| Trouble::Key(error.to_string()))?;
             self.connection
@@ -278,14 +354,13 @@ impl Open {
                 .execute([note])?;
         }
         self.connection.execute_batch("COMMIT")?;
-        Ok((outcomes, events))
+        Ok(done)
     }
 
     fn perform(
         &mut self,
         transaction: &Transaction,
-        node: NodeId,
-        events: &mut Vec<Event>,
+        news: &mut News,
     ) -> Result<Result<Committed, crate::state::Conflict>, Trouble> {
         let first = self.head.tree.size();
         let count = u64::try_from(transaction.records.len()).unwrap_or(u64::MAX);
@@ -310,12 +385,12 @@ impl Open {
         if several {
             self.connection.execute_batch("RELEASE changes")?;
         }
-        let hashes = transaction.records.iter().map(|record| self.append(record, node, events));
+        let hashes = transaction.records.iter().map(|record| self.append(record, news));
         Ok(Ok(Committed { first_seq: first, hashes: hashes.collect::<Result<_, Trouble>>()? }))
     }
 
     /// Links a record to the chain and writes it.
-    fn append(&mut self, new: &NewRecord, node: NodeId, events: &mut Vec<Event>) -> Result<Sha256Digest, Trouble> {
+    fn append(&mut self, new: &NewRecord, news: &mut News) -> Result<Sha256Digest, Trouble> {
         let record = Record::link(new, self.head.tree.size(), self.head.last);
         let text = record.canonical();
         let hash = Record::hash(&text);
@@ -331,7 +406,8 @@ impl Open {
         });
         kept?;
         self.head.last = hash;
-        events.push(Event { node, seq: record.seq, kind: new.kind, subject: new.subject });
+        news.events.push(Event { node: news.node, seq: record.seq, kind: new.kind, subject: new.subject });
+        news.bytes += u64::try_from(row_bytes(&text, Some(new.body.text()))).unwrap_or(u64::MAX);
         Ok(hash)
     }
 }
@@ -345,6 +421,9 @@ pub(super) struct Parts {
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) events: broadcast::Sender<Arc<Vec<Event>>>,
     pub(super) trouble: SharedTrouble,
+    pub(super) keeper: Sender<Errand>,
+    pub(super) load: Arc<Load>,
+    pub(super) segment_bytes: u64,
 }
 
 /// How often writing is tried again while it does not work.

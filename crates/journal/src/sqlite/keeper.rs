@@ -1,0 +1,136 @@
+//! The thread that keeps the journal within its bounds: erases, seals, drops and prunes, while the writer goes on.
+//!
+//! Guarantees: whatever takes long is read here, on connections of its own; the writer is asked for small steps between two batches, each a
+//! transaction with its record. A crash between any two steps leaves a journal that verifies, and the next start goes on with it.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use palyra_types::Timestamp;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{
+    DATABASE_FILE,
+    schema::open_for_reading,
+    writer::{Job, Writer},
+};
+use crate::{
+    keep::{Erased, Keeping, Maintained, Selection},
+    key::JournalKey,
+    trouble::Trouble,
+};
+
+/// Something for the keeper to do.
+pub(super) enum Errand {
+    /// Erase bodies.
+    Erase(Selection, String, oneshot::Sender<Result<Erased, Trouble>>),
+    /// Erase what is too old, and seal and drop what is too much.
+    Maintain(Timestamp, oneshot::Sender<Result<Maintained, Trouble>>),
+    /// The live records are more than they should be.
+    Rotate,
+    /// End.
+    Close,
+}
+
+/// How much there is, and whether the keeper was told. Shared with the writer, which counts.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// The bytes of live records, about.
+    pub(super) live: AtomicU64,
+    /// Whether the keeper was told that they are too many.
+    pub(super) told: AtomicBool,
+    /// Whether the journal is being closed.
+    pub(super) closing: AtomicBool,
+}
+
+pub(super) struct Keeper {
+    pub(super) directory: PathBuf,
+    pub(super) key: JournalKey,
+    pub(super) keeping: Keeping,
+    pub(super) jobs: mpsc::Sender<Job>,
+    pub(super) load: Arc<Load>,
+    /// Every body before this record that age erases is erased.
+    pub(super) aged: u64,
+}
+
+impl Keeper {
+    /// Works until it is told to end.
+    pub(super) fn run(mut self, errands: &Receiver<Errand>) {
+        // What a crash left half done. If it cannot be finished now, maintenance tries again.
+        let _ = self.resume();
+        loop {
+            match errands.recv_timeout(RETRY) {
+                Ok(Errand::Erase(selection, reason, reply)) => {
+                    let _ = reply.send(self.erase(selection, &reason));
+                }
+                Ok(Errand::Maintain(now, reply)) => {
+                    let _ = reply.send(self.maintain(now));
+                }
+                Ok(Errand::Rotate) => {
+                    if self.rotate().is_ok() {
+                        self.load.told.store(false, Ordering::SeqCst);
+                    }
+                }
+                // If it did not work, the writer may say so again, but not at every batch.
+                Err(RecvTimeoutError::Timeout) => self.load.told.store(false, Ordering::SeqCst),
+                Ok(Errand::Close) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn maintain(&mut self, now: Timestamp) -> Result<Maintained, Trouble> {
+        self.resume()?;
+        let erased = self.erase_aged(now)?.bodies;
+        let (sealed, dropped) = self.rotate()?;
+        self.prune(now)?;
+        Ok(Maintained { erased, sealed, dropped })
+    }
+
+    /// Goes on with what was announced and not finished.
+    fn resume(&mut self) -> Result<(), Trouble> {
+        self.finish_erasures()?;
+        self.remove_sealed_rows()?;
+        self.clear_dropped_tiles()?;
+        self.remove_strangers()?;
+        if self.load.live.load(Ordering::SeqCst) == 0 {
+            let sql = "SELECT total(length(record) + ifnull(length(body), 0) + 100) FROM records";
+            let bytes: f64 = self.reader()?.query_row(sql, [], |row| row.get(0))?;
+            // Whole bytes of a number that is never negative.
+            let bytes = format!("{bytes:.0}").parse().unwrap_or(0);
+            self.load.live.fetch_add(bytes, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// A connection that reads what is there now.
+    pub(super) fn reader(&self) -> Result<Connection, Trouble> {
+        Ok(open_for_reading(&self.directory.join(DATABASE_FILE))?)
+    }
+
+    /// Asks the writer for a step between two batches, and waits for it.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut Writer) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        if self.load.closing.load(Ordering::SeqCst) {
+            return Err(Trouble::Closed);
+        }
+        let (reply, answer) = mpsc::channel();
+        let job = Job::Maintain(Box::new(move |writer| {
+            let _ = reply.send(step(writer));
+        }));
+        self.jobs.send(job).map_err(|_| Trouble::Closed)?;
+        answer.recv().map_err(|_| Trouble::Closed)?
+    }
+}
+
+/// How long the keeper waits before it lets itself be told again what did not work.
+const RETRY: Duration = Duration::from_secs(10);
