@@ -4,7 +4,7 @@
 //! proof is made of were checked against the root.
 
 use palyra_types::Sha256Digest;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, types::Type};
 use tlog_tiles::{Error, HASH_SIZE, Hash, Tile, TileHashReader, TileReader};
 
 use super::head::{open_tile, place};
@@ -91,21 +91,23 @@ impl Tiles<'_> {
         let mut select = self.0.prepare_cached("SELECT hashes FROM tiles WHERE place = ?1")?;
         let full: Option<Vec<u8>> = select.query_row([place(level, index)], |row| row.get(0)).optional()?;
         let length = usize::try_from(width).unwrap_or(usize::MAX).saturating_mul(HASH_SIZE);
-        if let Some(mut hashes) = full {
-            hashes.truncate(length);
-            return Ok(hashes);
-        }
         let first = index << TILE_HEIGHT;
-        open_tile(self.0, level, first, first + width)
+        let hashes = match full {
+            Some(mut hashes) => {
+                hashes.truncate(length);
+                hashes
+            }
+            None => open_tile(self.0, level, first, first + width)?,
+        };
+        // What is computed from hashes relies on their length.
+        if hashes.len() == length { Ok(hashes) } else { Err(incomplete()) }
     }
 
     /// The hash of a record, wherever its body is.
     pub(crate) fn leaf(&self, seq: u64) -> Result<Option<Sha256Digest>, ReadError> {
         let entries = self.entries(0, seq >> TILE_HEIGHT, seq % TILE_RECORDS + 1);
         let entries = entries.map_err(|error| ReadError(error.to_string()))?;
-        let expected = usize::try_from(seq % TILE_RECORDS + 1).unwrap_or(0) * HASH_SIZE;
-        let leaf = entries.last_chunk::<HASH_SIZE>().filter(|_| entries.len() == expected);
-        Ok(leaf.map(|leaf| Sha256Digest::from_bytes(*leaf)))
+        Ok(entries.last_chunk::<HASH_SIZE>().map(|leaf| Sha256Digest::from_bytes(*leaf)))
     }
 }
 
@@ -131,6 +133,10 @@ fn read(error: rusqlite::Error) -> ProofError {
 
 fn unproven(error: Error) -> ProofError {
     ReadError(error.to_string()).into()
+}
+
+fn incomplete() -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, "hashes of the tree are missing".into())
 }
 
 fn missing() -> ProofError {
