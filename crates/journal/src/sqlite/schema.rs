@@ -66,7 +66,7 @@ pub(super) fn open_segment_for_erasing(path: &Path) -> rusqlite::Result<Connecti
 const WAL_PAGES: i64 = 4_000;
 
 /// All in one transaction, so that a database is there whole or not at all. Ids are ULIDs, so indexes over them grow at their end.
-const TABLES: &str = "
+pub(super) const TABLES: &str = "
 BEGIN;
 CREATE TABLE records (
     seq    INTEGER PRIMARY KEY,
