@@ -35,10 +35,9 @@ def sha256(*parts):
 
 def parsed(text):
     try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {}
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
+        return {}
 
 
 def node(left, right):
@@ -168,8 +167,7 @@ def verify(lines, pinned=None):
     prev = bytes.fromhex(header["prev"])
     if first == 0 and prev != genesis(header["origin"]):
         raise Bad(0, "the boundary before the first record is not that of the journal")
-    chain, tree = Chain(first, prev), Range(first, [bytes.fromhex(root) for root in header["range"]])
-    closing = None
+    chain, tree, closing = Chain(first, prev), Range(first, [bytes.fromhex(root) for root in header["range"]]), None
     for line in map(parsed, lines):
         if closing is None and set(line) == {"record", "salt", "body"}:
             tree.push(chain.take(line))
@@ -197,7 +195,5 @@ if __name__ == "__main__":
     try:
         with open(sys.argv[1], encoding="utf-8") as lines:
             print(verify(lines, *sys.argv[2:3]))
-    except Bad as bad:
-        sys.exit(print("BAD", *bad.args) or 1)
-    except (ValueError, KeyError, TypeError, StopIteration):
-        sys.exit(print("BAD 0 the bundle cannot be understood") or 1)
+    except (Bad, ValueError, KeyError, TypeError, StopIteration) as error:
+        sys.exit(print("BAD", *(error.args if isinstance(error, Bad) else (0, "the bundle cannot be understood"))) or 1)

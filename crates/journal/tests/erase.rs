@@ -1,0 +1,214 @@
+//! What was said can be erased, for good, while the chain stays whole.
+
+mod lab;
+
+use std::{fs, path::Path, sync::atomic::AtomicBool, time::Instant};
+
+use lab::{Lab, append, call, commit, said, wait};
+use palyra_journal::{
+    Erased, JournalStore, Keeping, Maintained, RecordKind, Retention, Selection, SqliteJournal, StoredRecord,
+    Transaction, Trust,
+    body::commitment,
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, GrantRow, Waiting},
+    verify,
+};
+use palyra_types::{
+    Sha256Digest, Timestamp, ToolName,
+    id::{ApprovalId, RunId, SessionId},
+};
+
+fn check(lab: &Lab) -> palyra_journal::Report {
+    verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap()
+}
+
+fn records(journal: &SqliteJournal) -> Vec<StoredRecord> {
+    wait(journal.records(0, usize::MAX)).unwrap()
+}
+
+/// Every file under a directory that holds these bytes.
+fn files_with(directory: &Path, needle: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, needle));
+        } else if fs::read(&path).unwrap().windows(needle.len()).any(|window| window == needle) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+fn canary(n: u64) -> String {
+    format!("{{\"canary-{n}\":\"{}\"}}", "sing ".repeat(usize::try_from(n % 13 * n % 700).unwrap()))
+}
+
+#[test]
+fn an_erased_body_is_in_no_file_any_more() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    for from in (0..600).step_by(50) {
+        commit(&journal, (from..from + 50).map(|n| said(&lab, n, canary(n))).collect());
+    }
+    drop(journal);
+    let journal = lab.open_sealing();
+    assert_eq!(wait(journal.maintain(lab.now())).unwrap().sealed, 256);
+    assert_eq!(lab.segment_files().len(), 1);
+    assert!(!files_with(lab.path(), b"canary-").is_empty());
+    // Some, then all, so that rows move within their pages.
+    let some = Selection::Records { first: 100, last: 399 };
+    assert_eq!(wait(journal.erase(some, "asked for".to_owned())), Ok(Erased { bodies: 300, left: 0 }));
+    for n in 99..399 {
+        assert_eq!(files_with(lab.path(), format!("canary-{n}\"").as_bytes()), Vec::<String>::new());
+    }
+    assert_eq!(check(&lab).erased, 300);
+    let all = Selection::Records { first: 0, last: u64::MAX };
+    assert_eq!(wait(journal.erase(all, "asked for".to_owned())), Ok(Erased { bodies: 300, left: 0 }));
+    for needle in ["canary", "sing sing"] {
+        assert_eq!(files_with(lab.path(), needle.as_bytes()), Vec::<String>::new());
+    }
+    let report = check(&lab);
+    assert_eq!((report.erased, report.unfinished, report.segments), (600, 0, 1));
+    // What tells of it names exactly the records.
+    let notices: Vec<_> = records(&journal)
+        .into_iter()
+        .filter(|stored| stored.record.kind == RecordKind::JournalErased)
+        .map(|stored| serde_json::from_str::<serde_json::Value>(&stored.body.unwrap()).unwrap())
+        .collect();
+    assert_eq!(notices[0], serde_json::json!({ "records": [[100, 355]], "reason": "asked for" }));
+    assert_eq!(notices[1], serde_json::json!({ "records": [[356, 399]], "reason": "asked for" }));
+    // There is nothing left to erase, and nothing is written about it.
+    let before = check(&lab).head;
+    assert_eq!(wait(journal.erase(all, "again".to_owned())), Ok(Erased::default()));
+    assert_eq!(check(&lab).head, before);
+}
+
+#[test]
+fn an_erased_body_cannot_be_guessed_back() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    commit(&journal, vec![said(&lab, 1, "{\"vote\":\"yes\"}".to_owned())]);
+    let salt: Vec<u8> =
+        lab.database().query_row("SELECT salt FROM records WHERE seq = 1", [], |row| row.get(0)).unwrap();
+    wait(journal.erase(Selection::Records { first: 1, last: 1 }, "asked for".to_owned())).unwrap();
+    let record = records(&journal).remove(1).record;
+    // Who kept the salt can confirm the guess; nobody else can, and the journal does not have it any more.
+    assert_eq!(commitment(&salt, b"{\"vote\":\"yes\"}"), record.body);
+    for salt in [&[][..], &[0; 32]] {
+        assert_ne!(commitment(salt, b"{\"vote\":\"yes\"}"), record.body);
+    }
+    assert_eq!(files_with(lab.path(), &salt), Vec::<String>::new());
+}
+
+fn state(lab: &Lab, n: u64, ended: bool) -> Vec<Change> {
+    let (session, run) = (SessionId::from_parts(lab.now(), 1), RunId::from_parts(lab.now(), 2));
+    let (id, document) = (ApprovalId::from_parts(lab.now(), n.into()), format!("document-{n}"));
+    let add = CallRow {
+        call: call(n),
+        session,
+        run,
+        waiting: Waiting::Attached,
+        state: CallState::Started,
+        first_seq: 0,
+        last_seq: 0,
+        document: document.clone(),
+    };
+    let question = ApprovalRow {
+        id,
+        call: call(n),
+        session,
+        principal: "agent:a".to_owned(),
+        digest: Sha256Digest::of(b""),
+        state: if ended { ApprovalState::Consumed } else { ApprovalState::Pending },
+        document: document.clone(),
+    };
+    let tool = ToolName::parse("palyra.process.run").unwrap();
+    let grant = GrantRow { id, session, principal: "agent:a".to_owned(), tool, ended: false, uses: 0, document };
+    let mut changes = vec![
+        Change::AddCall(add),
+        Change::AddApproval { row: question, most: 9, most_of_one: 9 },
+        Change::AddGrant(grant),
+    ];
+    if ended {
+        changes.push(Change::MoveCall { call: call(n), from: CallState::Started, to: CallState::Ended });
+        changes.push(Change::EndGrant(id));
+    }
+    changes
+}
+
+#[test]
+fn a_call_is_erased_with_its_state_once_it_is_over() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    for n in 0..4 {
+        let records = vec![said(&lab, n, format!("body-{n}")), said(&lab, n, format!("body-{n} again"))];
+        wait(journal.commit(Transaction { records, changes: state(&lab, n, n < 3) })).unwrap();
+    }
+    let erase = |n| wait(journal.erase(Selection::Call(call(n)), "asked for".to_owned())).unwrap();
+    assert_eq!(erase(1), Erased { bodies: 2, left: 0 });
+    assert_eq!(erase(3), Erased { bodies: 0, left: 2 });
+    let documents = |n| {
+        let id = ApprovalId::from_parts(lab.now(), u128::from(n));
+        (wait(journal.call(call(n))).unwrap().unwrap().document, wait(journal.approval(id)).unwrap().unwrap().document)
+    };
+    assert_eq!(documents(1), (String::new(), String::new()));
+    assert_eq!(documents(2), ("document-2".to_owned(), "document-2".to_owned()));
+    assert_eq!(documents(3), ("document-3".to_owned(), "document-3".to_owned()));
+    assert_eq!(files_with(lab.path(), b"document-1"), Vec::<String>::new());
+    assert_eq!(files_with(lab.path(), b"body-1"), Vec::<String>::new());
+    assert_eq!(check(&lab).erased, 2);
+}
+
+#[test]
+fn bodies_are_kept_as_long_as_is_configured() {
+    let lab = Lab::new();
+    let journal = lab.open_keeping(Keeping { retention: Retention { bodies_for: Some(30) }, ..Keeping::default() });
+    let day = 24 * 60 * 60 * 1_000;
+    for _ in 0..40 {
+        append(&lab, &journal, 3);
+        lab.clock.advance(day);
+    }
+    // The wall clock was set back for a moment.
+    let now = lab.now();
+    lab.clock.set_wall(Timestamp::from_unix_millis(now.unix_millis() - 35 * i64::from(day)));
+    append(&lab, &journal, 1);
+    lab.clock.set_wall(now);
+    let maintain = || wait(journal.maintain(lab.now())).unwrap();
+    assert_eq!(maintain(), Maintained { erased: 10 * 3 + 1, sealed: 0, dropped: 0 });
+    assert_eq!(maintain(), Maintained::default());
+    lab.clock.advance(day);
+    assert_eq!(maintain(), Maintained { erased: 3, sealed: 0, dropped: 0 });
+    assert_eq!(check(&lab).erased, 34);
+    assert!(!files_with(lab.path(), b"retention").is_empty());
+    // By hand, everything before a time.
+    let before = Selection::Before(lab.now());
+    let erased = wait(journal.erase(before, "asked for".to_owned())).unwrap();
+    assert_eq!(erased, Erased { bodies: 121 - 34, left: 0 });
+}
+
+#[test]
+fn erasing_a_lot_does_not_keep_the_writer_waiting() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    append(&lab, &journal, 4_000);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let all = Selection::Records { first: 0, last: 4_000 };
+            assert_eq!(wait(journal.erase(all, "asked for".to_owned())).unwrap().bodies, 4_000);
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let mut waited = Vec::new();
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            let start = Instant::now();
+            append(&lab, &journal, 1);
+            waited.push(start.elapsed());
+        }
+        waited.sort();
+        println!("{} commits meanwhile, the slowest took {:?}", waited.len(), waited.last());
+        // Nobody waits for all of it; a single step is some milliseconds, on a machine that does other things besides.
+        let typical = waited.get(waited.len() / 2).copied().unwrap_or_default();
+        assert!(typical.as_millis() < 100, "{typical:?}");
+    });
+    assert_eq!(check(&lab).erased, 4_000);
+}
