@@ -83,7 +83,7 @@ fn a_journal_that_goes_on_for_long_stays_within_its_bounds_and_verifies() {
 #[test]
 fn a_segment_that_was_deleted_cannot_pass_for_a_dropped_one() {
     let lab = Lab::new();
-    let journal = lab.open_keeping(SMALL);
+    let journal = lab.open_sealing();
     append(&lab, &journal, 1_600);
     wait(journal.maintain(lab.now())).unwrap();
     drop(journal);

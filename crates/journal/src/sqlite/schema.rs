@@ -49,6 +49,8 @@ pub(super) fn create_segment(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update_and_check(None, "journal_mode", "off", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "off")?;
+    // A page that was split must not keep what moved to the other half, or erasing would miss it later.
+    connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(()))?;
     connection.execute_batch(SEGMENT_TABLES)?;
     Ok(connection)
 }
