@@ -69,6 +69,8 @@ pub struct Erased {
     pub bodies: u64,
     /// How many were left, because their call is not over.
     pub left: u64,
+    /// Whether their bytes are in the write-ahead log still, because somebody reads the journal. They go when nobody does.
+    pub in_log: bool,
 }
 
 /// What maintenance did.

@@ -1,4 +1,11 @@
 //! Bundles, and two verifiers that know nothing of each other: ours, and one in Python that has only the description of the format.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 mod lab;
 

@@ -1,4 +1,11 @@
 //! Verification finds every harm that is done to a journal, and names the first bad record.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 mod lab;
 

@@ -69,7 +69,7 @@ impl Keeper {
         Ok(erased)
     }
 
-    fn erase_where(&self, first: u64, search: Search, reason: &str) -> Result<(Erased, Option<u64>), Trouble> {
+    fn erase_where(&mut self, first: u64, search: Search, reason: &str) -> Result<(Erased, Option<u64>), Trouble> {
         let (mut erased, mut young) = (Erased::default(), None);
         let mut next = Some(first);
         while let Some(from) = next {
@@ -83,9 +83,8 @@ impl Keeper {
                 self.finish_erasures()?;
             }
         }
-        if erased.bodies > 0 {
-            self.empty_log()?;
-        }
+        self.log_to_empty |= erased.bodies > 0;
+        erased.in_log = self.empty_log().is_err();
         Ok((erased, young))
     }
 
@@ -193,15 +192,16 @@ impl Keeper {
     }
 
     /// Works the write-ahead log into the database and empties it, so that nothing of what was erased is left in it.
-    fn empty_log(&self) -> Result<(), Trouble> {
+    pub(super) fn empty_log(&mut self) -> Result<(), Trouble> {
+        if !self.log_to_empty {
+            return Ok(());
+        }
         let connection = open_for_checkpointing(&self.directory.join(DATABASE_FILE))?;
         // The first does the work beside the writer; the second only has to wait for a moment without anybody.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if busy == 0 {
-            return Ok(());
-        }
-        Err(Trouble::Disk("somebody reads the journal, so the write-ahead log could not be emptied yet".to_owned()))
+        self.log_to_empty = busy != 0;
+        if busy == 0 { Ok(()) } else { Err(Trouble::Disk("somebody reads the write-ahead log".to_owned())) }
     }
 }
 

@@ -59,6 +59,8 @@ pub(super) struct Keeper {
     pub(super) load: Arc<Load>,
     /// Every body before this record that age erases is erased.
     pub(super) aged: u64,
+    /// Whether the write-ahead log may hold what was erased. True at first: who knows what a crash left there.
+    pub(super) log_to_empty: bool,
 }
 
 impl Keeper {
@@ -80,7 +82,10 @@ impl Keeper {
                     }
                 }
                 // If it did not work, the writer may say so again, but not at every batch.
-                Err(RecvTimeoutError::Timeout) => self.load.told.store(false, Ordering::SeqCst),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.load.told.store(false, Ordering::SeqCst);
+                    let _ = self.empty_log();
+                }
                 Ok(Errand::Close) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -97,6 +102,7 @@ impl Keeper {
     /// Goes on with what was announced and not finished.
     fn resume(&mut self) -> Result<(), Trouble> {
         self.finish_erasures()?;
+        let _ = self.empty_log();
         self.remove_sealed_rows()?;
         self.clear_dropped_tiles()?;
         self.remove_strangers()?;

@@ -6,6 +6,7 @@
 mod apply;
 pub(crate) mod archive;
 mod erase;
+mod files;
 mod head;
 mod keeper;
 mod rows;
@@ -35,16 +36,16 @@ use tokio::sync::{broadcast, oneshot};
 use self::{
     apply::number,
     archive::segment_path,
-    head::Head,
+    files::{Identity, diagnosed},
     keeper::{Errand, Keeper, Load},
-    schema::{open_for_reading, open_for_writing},
+    schema::open_for_reading,
     tiles::Tiles,
-    writer::{Job, Parts, SharedTrouble, Writer},
+    writer::{Existing, Job, Open, Parts, SharedTrouble, Writer},
 };
 use crate::{
     export::{Bundle, ExportError, Extent, export},
     keep::{Erased, Keeping, Maintained, Selection},
-    key::JournalKey,
+    key::{JournalKey, KeyError},
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
     state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
@@ -70,7 +71,7 @@ pub struct SqliteJournal {
     load: Arc<Load>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     trouble: SharedTrouble,
-    reader: Mutex<Connection>,
+    reader: Mutex<Reader>,
     /// The keeper, which needs the writer to the end, and then the writer.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the journal is open.
@@ -101,10 +102,10 @@ impl SqliteJournal {
         let path = directory.join(DATABASE_FILE);
         let key = key(directory, clock.as_ref(), entropy.as_ref())?;
         let node = node(&key)?;
-        let connection = open_for_writing(&path)?;
-        let head = Head::load(&connection, key.public())?;
-        let is_new = head.tree.size() == 0;
-        let reader = Mutex::new(open_for_reading(&path)?);
+        let open =
+            Open::at(&path, key.public(), Existing::Optional).map_err(|trouble| diagnosed(trouble, directory))?;
+        let is_new = open.is_new();
+        let reader = Mutex::new(Reader::at(&path)?);
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
         let ((jobs, queue), (errands, requests)) = (mpsc::channel(), mpsc::channel());
@@ -120,9 +121,9 @@ impl SqliteJournal {
             load: Arc::clone(&load),
             segment_bytes: keeping.rotation.segment_bytes,
         };
-        let mut writer = Writer::new(parts, connection, head);
+        let mut writer = Writer::new(parts, open);
         if is_new {
-            writer.begin()?;
+            writer.begin().map_err(|trouble| diagnosed(trouble, &directory.join(DATABASE_FILE)))?;
         }
         let keeper = Keeper {
             directory: directory.to_owned(),
@@ -131,6 +132,7 @@ impl SqliteJournal {
             jobs: jobs.clone(),
             load: Arc::clone(&load),
             aged: 0,
+            log_to_empty: true,
         };
         let threads = Mutex::new(vec![
             thread("palyra-journal", move || writer.run(&queue))?,
@@ -150,8 +152,8 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = read(&connection).map_err(|error| ReadError(error.to_string()));
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = reader.connection().and_then(read).map_err(|error| ReadError(error.to_string()));
         Box::pin(std::future::ready(answer))
     }
 
@@ -171,9 +173,10 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let connection = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One moment of the journal, whatever is written meanwhile.
-        let moment = connection.unchecked_transaction().map_err(|error| ReadError(error.to_string()).into());
+        let moment = reader.connection().and_then(Connection::unchecked_transaction);
+        let moment = moment.map_err(|error| ReadError(error.to_string()).into());
         let answer = moment.and_then(|moment| prove(&Tiles(&moment)));
         Box::pin(std::future::ready(answer))
     }
@@ -220,6 +223,28 @@ fn in_background<T: Send + 'static>(
     async move {
         started?;
         answer.await.map_err(io::Error::other)
+    }
+}
+
+/// A connection for reading, to the file that is there.
+struct Reader {
+    path: PathBuf,
+    connection: Connection,
+    identity: Option<Identity>,
+}
+
+impl Reader {
+    fn at(path: &Path) -> rusqlite::Result<Self> {
+        let identity = Identity::of(path);
+        Ok(Self { path: path.to_owned(), connection: open_for_reading(path)?, identity })
+    }
+
+    /// The connection, opened again if the file is another by now: the writer decides whether it is the journal.
+    fn connection(&mut self) -> rusqlite::Result<&Connection> {
+        if Identity::of(&self.path) != self.identity {
+            *self = Self::at(&self.path)?;
+        }
+        Ok(&self.connection)
     }
 }
 
@@ -388,7 +413,10 @@ fn lock(directory: &Path) -> Result<File, Trouble> {
 fn key(directory: &Path, clock: &dyn Clock, entropy: &dyn Entropy) -> Result<JournalKey, Trouble> {
     let node = NodeId::generate(clock.now(), entropy).map_err(|error| Trouble::Key(error.to_string()))?;
     let made = JournalKey::load_or_create(directory, &format!("{ORIGIN}{node}"), entropy);
-    made.map_err(|error| Trouble::Key(error.to_string()))
+    made.map_err(|error| match error {
+        KeyError::Io(_, error) if disk_kind(&error).is_some() => disk(error),
+        error => Trouble::Key(error.to_string()),
+    })
 }
 
 fn node(key: &JournalKey) -> Result<NodeId, Trouble> {
@@ -398,10 +426,14 @@ fn node(key: &JournalKey) -> Result<NodeId, Trouble> {
 }
 
 fn disk(error: io::Error) -> Trouble {
+    disk_kind(&error).unwrap_or_else(|| Trouble::Disk(error.to_string()))
+}
+
+fn disk_kind(error: &io::Error) -> Option<Trouble> {
     match error.kind() {
-        io::ErrorKind::StorageFull => Trouble::DiskFull,
-        io::ErrorKind::ReadOnlyFilesystem => Trouble::ReadOnly,
-        _ => Trouble::Disk(error.to_string()),
+        io::ErrorKind::StorageFull => Some(Trouble::DiskFull),
+        io::ErrorKind::ReadOnlyFilesystem => Some(Trouble::ReadOnly),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! others of its batch; after any failure nothing is kept in memory that is not on disk, and the next attempt starts from what the disk holds.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, RwLock,
         atomic::Ordering,
@@ -20,6 +20,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::{
     apply::{Span, Stop, apply, number},
+    files::{Files, Identity, diagnosed, gone},
     head::{Head, keep_tile},
     keeper::{Errand, Load},
     schema::open_for_writing,
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::{
     body::Body,
-    key::JournalKey,
+    key::{JournalKey, VerifyKey},
     record::{NewRecord, Record, RecordKind, Subject},
     store::{CommitError, Committed, Event, Transaction},
     trouble::Trouble,
@@ -60,14 +61,18 @@ pub(super) struct Writer {
     segment_bytes: u64,
     /// The connection and the end of the chain in it. `None` after a failure, until it was opened again.
     open: Option<Open>,
+    /// The file that was opened first. No other is taken for it.
+    database: Identity,
     /// What is known to be durable: at least this many records, the last of which has this hash.
     durable: (u64, Sha256Digest),
     outage: Option<Outage>,
 }
 
-struct Open {
+/// The open database and the end of the chain in it.
+pub(super) struct Open {
     connection: Connection,
     head: Head,
+    files: Files,
 }
 
 /// A time in which nothing could be written.
@@ -81,12 +86,27 @@ type Waiting = (Transaction, oneshot::Sender<Result<Committed, CommitError>>);
 
 impl Writer {
     /// A writer for a journal that is open.
-    pub(super) fn new(parts: Parts, connection: Connection, head: Head) -> Self {
+    pub(super) fn new(parts: Parts, open: Open) -> Self {
         let Parts { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes } = parts;
-        let durable = (head.tree.size(), head.last);
-        let open = Some(Open { connection, head });
-        let outage = None;
-        Self { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes, open, durable, outage }
+        let durable = (open.head.tree.size(), open.head.last);
+        let database = open.files.database();
+        let (open, outage) = (Some(open), None);
+        Self {
+            path,
+            node,
+            key,
+            clock,
+            entropy,
+            events,
+            trouble,
+            keeper,
+            load,
+            segment_bytes,
+            open,
+            database,
+            durable,
+            outage,
+        }
     }
 
     /// Writes the first record of a chain.
@@ -166,6 +186,7 @@ impl Writer {
                 self.weigh(news.bytes);
             }
             Err(trouble) => {
+                let trouble = diagnosed(trouble, &self.path);
                 self.note(&trouble, replies.len());
                 for reply in replies {
                     let _ = reply.send(Err(CommitError::Unwritable(trouble.clone())));
@@ -202,21 +223,24 @@ impl Writer {
         if self.open.is_some() {
             return Ok(());
         }
-        // SECURITY: a file that was taken away is not made anew; a fresh journal would hide that the old one is gone.
-        if !self.path.exists() {
-            return Err(Trouble::Replaced("the database is gone".to_owned()));
-        }
-        let connection = open_for_writing(&self.path)?;
-        let head = Head::load(&connection, self.key.public())?;
+        // SECURITY: beside another database the log that is left would be worked into it, and pass for a whole journal.
+        self.database.check(&self.path)?;
+        let open = Open::at(&self.path, self.key.public(), Existing::Required)?;
         let (size, last) = self.durable;
         if let Some(seq) = size.checked_sub(1) {
             let sql = "SELECT hash FROM records WHERE seq = ?1";
-            let found: Result<Vec<u8>, _> = connection.query_row(sql, [number(seq)], |row| row.get(0));
+            let found: Result<Vec<u8>, _> = open.connection.query_row(sql, [number(seq)], |row| row.get(0));
             if !matches!(found, Ok(hash) if hash == last.as_bytes()) {
                 return Err(Trouble::Replaced(format!("record {seq} is not the one that was acknowledged")));
             }
         }
-        self.open = Some(Open { connection, head });
+        // What could not be synced may be in memory and never reach the disk, however often the log is synced later. So whatever the log
+        // holds is written into the database itself, which is synced, and the log starts anew.
+        let busy: i64 = open.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy != 0 {
+            return Err(Trouble::Disk("the write-ahead log cannot be started anew while somebody reads it".to_owned()));
+        }
+        self.open = Some(open);
         Ok(())
     }
 
@@ -226,6 +250,8 @@ impl Writer {
             "since": outage.since,
             "trouble": outage.trouble.to_string(),
             "refused": outage.refused,
+            // Written, and not known to be when it was refused.
+            "found": self.open.as_ref().map_or(0, |open| open.head.tree.size().saturating_sub(self.durable.0)),
         });
         self.record(RecordKind::JournalRecovered, &body).map(Some)
     }
@@ -321,6 +347,22 @@ struct News {
 }
 
 impl Open {
+    /// Opens the database of a journal.
+    pub(super) fn at(path: &Path, key: &VerifyKey, existing: Existing) -> Result<Self, Trouble> {
+        // SECURITY: a file that was taken away is not made anew; a fresh journal would hide that the old one is gone.
+        if existing == Existing::Required && !path.exists() {
+            return Err(gone());
+        }
+        let connection = open_for_writing(path)?;
+        let head = Head::load(&connection, key)?;
+        Ok(Self { connection, head, files: Files::at(path)? })
+    }
+
+    /// Whether the chain has no record yet.
+    pub(super) const fn is_new(&self) -> bool {
+        self.head.tree.size() == 0
+    }
+
     fn write(
         &mut self,
         node: NodeId,
@@ -344,6 +386,7 @@ impl Open {
         key: &JournalKey,
         work: impl FnOnce(&mut Self) -> Result<T, Trouble>,
     ) -> Result<T, Trouble> {
+        self.files.check()?;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let before = self.head.tree.size();
         let done = work(self)?;
@@ -354,6 +397,8 @@ impl Open {
                 .execute([note])?;
         }
         self.connection.execute_batch("COMMIT")?;
+        // Whoever took the files away during the commit took it along.
+        self.files.check()?;
         Ok(done)
     }
 
@@ -410,6 +455,13 @@ impl Open {
         news.bytes += u64::try_from(row_bytes(&text, Some(new.body.text()))).unwrap_or(u64::MAX);
         Ok(hash)
     }
+}
+
+/// Whether a database must be there already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existing {
+    Required,
+    Optional,
 }
 
 /// What a writer is made of, beside the open database.

@@ -1,0 +1,152 @@
+//! What every store promises: transactions that touch nobody else's, budgets that hold, and commits that everybody hears of.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod lab;
+
+use std::sync::Arc;
+
+use lab::{Lab, record, wait};
+use palyra_journal::{
+    CommitError, JournalStore, SqliteJournal, Transaction, Trouble, Trust,
+    state::{ApprovalRow, ApprovalState, Change, Charge, Conflict, RunRow},
+    verify,
+};
+use palyra_types::{
+    Sha256Digest,
+    entropy::SystemEntropy,
+    id::{ApprovalId, CallId, RunId, SessionId},
+};
+
+/// Commits 64 transactions at once, and says what came of each.
+fn at_once(lab: &Lab, journal: &Arc<SqliteJournal>, change: impl Fn(u64) -> Change) -> Vec<Result<u64, CommitError>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let tasks: Vec<_> = (0..64)
+        .map(|n| {
+            let transaction = Transaction { records: vec![record(lab, n)], changes: vec![change(n)] };
+            let journal = Arc::clone(journal);
+            runtime.spawn(async move { journal.commit(transaction).await.map(|committed| committed.first_seq) })
+        })
+        .collect();
+    runtime.block_on(async {
+        let mut outcomes = Vec::new();
+        for task in tasks {
+            outcomes.push(task.await.unwrap());
+        }
+        outcomes
+    })
+}
+
+fn question(lab: &Lab, n: u64) -> ApprovalRow {
+    ApprovalRow {
+        id: ApprovalId::from_parts(lab.now(), n.into()),
+        call: CallId::from_parts(lab.now(), n.into()),
+        session: SessionId::from_parts(lab.now(), 1),
+        principal: "agent:a".to_owned(),
+        digest: Sha256Digest::of(b"x"),
+        state: ApprovalState::Pending,
+        document: "{}".to_owned(),
+    }
+}
+
+#[test]
+fn of_64_answers_to_one_question_exactly_one_counts() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let row = question(&lab, 1);
+    let id = row.id;
+    let add = Change::AddApproval { row, most: 1, most_of_one: 1 };
+    wait(journal.commit(Transaction { records: Vec::new(), changes: vec![add] })).unwrap();
+    let outcomes = at_once(&lab, &journal, |n| Change::MoveApproval {
+        id,
+        from: ApprovalState::Pending,
+        to: if n % 2 == 0 { ApprovalState::Approved } else { ApprovalState::Denied },
+        document: Some(format!("{{\"by\":{n}}}")),
+    });
+    let won: Vec<_> = (0..64).filter(|&n| outcomes[n].is_ok()).collect();
+    assert_eq!(won.len(), 1, "{outcomes:?}");
+    let stored = wait(journal.approval(id)).unwrap().unwrap();
+    assert_eq!(stored.document, format!("{{\"by\":{}}}", won[0]));
+    for outcome in outcomes.iter().filter(|outcome| outcome.is_err()) {
+        assert_eq!(*outcome, Err(Conflict::Approval(stored.state).into()));
+    }
+    // Those that lost wrote no record, and the one that won did.
+    assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 2);
+}
+
+#[test]
+fn conflicts_in_a_batch_do_not_touch_the_others() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let outcomes =
+        at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n / 2), most: 100, most_of_one: 100 });
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 32);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(CommitError::Conflict(Conflict::Exists)))));
+    let mut numbers: Vec<_> = outcomes.into_iter().flatten().collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..33).collect::<Vec<_>>());
+    // Of several changes, all happen or none.
+    let two = vec![
+        Change::AddApproval { row: question(&lab, 90), most: 100, most_of_one: 100 },
+        Change::AddApproval { row: question(&lab, 0), most: 100, most_of_one: 100 },
+    ];
+    let refused = wait(journal.commit(Transaction { records: vec![record(&lab, 1)], changes: two }));
+    assert_eq!(refused, Err(Conflict::Exists.into()));
+    assert_eq!(wait(journal.approval(question(&lab, 90).id)), Ok(None));
+    assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 33);
+}
+
+#[test]
+fn no_budget_is_spent_twice_and_no_queue_grows_beyond_its_limit() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let run = RunId::from_parts(lab.now(), 1);
+    let limits = Charge { calls: 10, wall_ms: 1_000, output_bytes: 1_000 };
+    let row = RunRow {
+        run,
+        session: SessionId::from_parts(lab.now(), 1),
+        principal: "agent:a".to_owned(),
+        limits,
+        used: Charge::default(),
+    };
+    wait(journal.commit(Transaction { records: Vec::new(), changes: vec![Change::AddRun(row)] })).unwrap();
+    let amount = Charge { calls: 1, wall_ms: 150, output_bytes: 10 };
+    let outcomes = at_once(&lab, &journal, |_| Change::Reserve { run, amount });
+    let (won, used) =
+        (outcomes.iter().filter(|outcome| outcome.is_ok()).count(), wait(journal.run(run)).unwrap().unwrap().used);
+    assert_eq!((won, used), (6, Charge { calls: 6, wall_ms: 900, output_bytes: 60 }));
+    let refused = CommitError::from(Conflict::OverBudget { limits, used });
+    assert!(outcomes.into_iter().filter_map(Result::err).all(|error| error == refused));
+    let outcomes = at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n), most: 7, most_of_one: 5 });
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 5);
+}
+
+#[test]
+fn subscribers_hear_every_commit_in_order() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let mut heard = journal.subscribe();
+    let row = |n| Change::AddApproval { row: question(&lab, n), most: 999, most_of_one: 999 };
+    at_once(&lab, &journal, row);
+    at_once(&lab, &journal, |n| row(n + 64));
+    let mut numbers = Vec::new();
+    while let Ok(events) = heard.try_recv() {
+        numbers.extend(events.iter().map(|event| event.seq));
+    }
+    assert_eq!(numbers, (1..129).collect::<Vec<_>>());
+}
+
+#[test]
+fn two_cannot_use_one_journal() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    let second = SqliteJournal::open(lab.path(), lab.clock.clone(), Arc::new(SystemEntropy));
+    assert_eq!(second.err(), Some(Trouble::InUse(lab.path().to_owned())));
+    drop(journal);
+    drop(lab.open());
+}
