@@ -24,7 +24,7 @@ use crate::{
     record::genesis,
     sqlite::{archive::Archive, tiles::Tiles},
     tree::CompactRange,
-    verify::Trust,
+    trust::Trust,
 };
 
 /// Which records are exported. Those that were dropped are left out.
@@ -111,7 +111,7 @@ pub fn verify_bundle(bundle: &mut dyn BufRead, trust: &Trust) -> Result<Bundle, 
     if first == 0 && opening.prev != genesis(key.name()) {
         return Err(boundary());
     }
-    let saved = saved(trust, &key)?;
+    let saved = trust.open(&key)?;
     let mut chain = Chain::from(first, opening.prev);
     let closing = loop {
         match lines.next(chain.next())? {
@@ -159,11 +159,6 @@ fn close(
     }
     let origin = key.name().to_owned();
     Ok(Bundle { origin, first, records: next - first, erased: tally.erased, checkpoint })
-}
-
-fn saved(trust: &Trust, key: &VerifyKey) -> Result<Vec<Checkpoint>, Failure> {
-    let open = |note: &String| Checkpoint::open(note, key).map_err(|_| Failure::new(0, Fault::SavedUnsigned));
-    trust.checkpoints.iter().map(open).collect()
 }
 
 /// The first line.

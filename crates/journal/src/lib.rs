@@ -11,9 +11,10 @@
 //! | the state that goes with the records | [`state`] |
 //! | the SQLite journal and its group commit | [`sqlite`] |
 //! | the tree, checkpoints and signatures | [`tree`], [`checkpoint`], [`key`] |
-//! | whether a journal is what was written | [`verify`](mod@verify), [`fault`], [`ranges`] |
+//! | whether a journal is what was written | [`verify`](mod@verify), [`trust`], [`fault`], [`ranges`] |
 //! | how much is kept, and erasing | [`keep`] |
 //! | what a stranger can check | [`proof`], [`export`](mod@export) |
+//! | checkpoints that are kept elsewhere | [`sink`] |
 //! | what can be wrong with the disk | [`trouble`] |
 
 pub mod body;
@@ -27,11 +28,13 @@ pub mod mask;
 pub mod proof;
 pub mod ranges;
 pub mod record;
+pub mod sink;
 pub mod sqlite;
 pub mod state;
 pub mod store;
 pub mod tree;
 pub mod trouble;
+pub mod trust;
 pub mod verify;
 
 pub use body::Body;
@@ -43,7 +46,9 @@ pub use key::{JournalKey, VerifyKey};
 pub use proof::{ConsistencyProof, InclusionProof, ProofError};
 pub use ranges::Ranges;
 pub use record::{NewRecord, Record, RecordKind, StoredRecord, Subject};
+pub use sink::{CheckpointSink, FileSink, Pace, Publisher, SinkError, SinkStatus, WebhookSink};
 pub use sqlite::SqliteJournal;
 pub use store::{CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction};
 pub use trouble::Trouble;
-pub use verify::{Report, Trust, verify};
+pub use trust::Trust;
+pub use verify::{Report, verify};

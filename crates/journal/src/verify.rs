@@ -18,16 +18,8 @@ use crate::{
     record::Record,
     sqlite::archive::{Archive, Boundary, Segment, StoredRow},
     tree::{FullTile, TILE_HEIGHT, TILE_RECORDS, TILE_WIDTH, Tree},
+    trust::{Landmarks, Trust},
 };
-
-/// What is known from elsewhere about a journal. Nothing is a valid answer, and proves the least.
-#[derive(Debug, Clone, Default)]
-pub struct Trust {
-    /// The key that must have signed the journal. Without it, the key in the directory is believed.
-    pub key: Option<VerifyKey>,
-    /// Signed checkpoints that were saved elsewhere.
-    pub checkpoints: Vec<String>,
-}
 
 /// What a journal holds that is what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,36 +49,36 @@ pub struct Report {
 /// # Errors
 /// The first record that is not what was written, and what is wrong with it.
 pub fn verify(directory: &Path, trust: &Trust, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Failure> {
-    let mut size = None;
+    let mut before = None;
     loop {
         match verify_once(directory, trust, progress) {
             // Bodies may be erased in a segment while an earlier moment of the live database is read. If the journal grew since, the
             // record that tells of it may be new: look again. If it did not, the body is missing.
             Err(Failure { seq, fault: Fault::BodyMissing }) => {
-                let now = head_size(directory);
-                if now.is_none() || now == size {
+                let now = head(directory);
+                if now.is_none() || now == before {
                     return Err(Failure::new(seq, Fault::BodyMissing));
                 }
-                size = now;
+                before = now;
             }
             outcome => return outcome,
         }
     }
 }
 
-fn head_size(directory: &Path) -> Option<String> {
+fn head(directory: &Path) -> Option<String> {
     Archive::open(directory).and_then(|archive| archive.note()).ok().flatten()
 }
 
 fn verify_once(directory: &Path, trust: &Trust, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Failure> {
-    let key = key(directory, trust)?;
+    let key = trust.key_of(VerifyKey::load(directory))?;
     let archive = Archive::open(directory).map_err(|error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::CannotOpen) => Failure::new(0, Fault::Absent(error.to_string())),
         _ => unreadable(0, &error),
     })?;
     let note = archive.note().map_err(|error| unreadable(0, &error))?.ok_or(Failure::new(0, Fault::Unsigned))?;
     let head = open_head(&note, &key)?;
-    let mut landmarks = Landmarks::new(trust, &key)?;
+    let mut landmarks = Landmarks::new(trust.open(&key)?);
     let too_old = landmarks.skip_before(archive.first());
     if let Some(saved) = landmarks.beyond(head.size) {
         return Err(Failure::new(head.size, Fault::CutOff { signed: saved }));
@@ -111,18 +103,6 @@ fn verify_once(directory: &Path, trust: &Trust, progress: &mut dyn FnMut(u64, u6
     })
 }
 
-/// The key to verify with: the pinned one if there is one, which the directory's must equal then.
-fn key(directory: &Path, trust: &Trust) -> Result<VerifyKey, Failure> {
-    match (&trust.key, VerifyKey::load(directory)) {
-        (None, Ok(key)) => Ok(key),
-        (None, Err(error)) => Err(Failure::new(0, Fault::Absent(error.to_string()))),
-        (Some(pinned), Ok(key)) if *pinned == key => Ok(key),
-        (Some(_), Ok(_) | Err(crate::key::KeyError::Malformed)) => Err(Failure::new(0, Fault::OtherKey)),
-        // A directory without its public key is as good as one with it, for whoever has the key.
-        (Some(pinned), Err(_)) => Ok(pinned.clone()),
-    }
-}
-
 fn open_head(note: &str, key: &VerifyKey) -> Result<Checkpoint, Failure> {
     Checkpoint::open(note, key).map_err(|_| {
         let found = note.lines().next().unwrap_or_default();
@@ -132,38 +112,6 @@ fn open_head(note: &str, key: &VerifyKey) -> Result<Checkpoint, Failure> {
         let (found, expected) = (found.to_owned(), key.name().to_owned());
         Failure::new(0, Fault::OtherJournal { found, expected })
     })
-}
-
-/// The signed checkpoints that the records must pass through, smallest first.
-struct Landmarks(Vec<Checkpoint>);
-
-impl Landmarks {
-    fn new(trust: &Trust, key: &VerifyKey) -> Result<Self, Failure> {
-        let open = |note: &String| Checkpoint::open(note, key).map_err(|_| Failure::new(0, Fault::SavedUnsigned));
-        let mut points = trust.checkpoints.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        points.sort_by_key(|point| point.size);
-        Ok(Self(points))
-    }
-
-    /// Forgets those that the records which are kept cannot show, and says how many.
-    fn skip_before(&mut self, first: u64) -> u64 {
-        let before = self.0.len();
-        self.0.retain(|point| point.size >= first);
-        u64::try_from(before - self.0.len()).unwrap_or(u64::MAX)
-    }
-
-    fn beyond(&self, size: u64) -> Option<u64> {
-        self.0.last().map(|point| point.size).filter(|&saved| saved > size)
-    }
-
-    fn add(&mut self, head: Checkpoint) {
-        self.0.push(head);
-    }
-
-    fn at(&self, size: u64) -> impl Iterator<Item = &Checkpoint> {
-        let first = self.0.partition_point(|point| point.size < size);
-        self.0.iter().skip(first).take_while(move |point| point.size == size)
-    }
 }
 
 /// The verification of a directory, as far as it is.
@@ -198,7 +146,7 @@ impl<'a> Audit<'a> {
                 return Err(boundary());
             }
         }
-        let size = landmarks.0.last().map_or(0, |head| head.size);
+        let size = landmarks.last();
         let (chain, tile) = (Chain::from(first, last), Vec::new());
         let mut audit = Self { archive, chain, tree, landmarks, vouched: first, tile, tiles: 0, size, progress };
         audit.tiles = audit.dropped_tiles()?;

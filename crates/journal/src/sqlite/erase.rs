@@ -3,7 +3,7 @@
 //! Guarantees: the record that names what is erased is durable before anything is missing; afterwards the bytes are in no file of the
 //! journal: they are overwritten, the freed space is cleared, and the write-ahead log is emptied.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::atomic::Ordering, time::Duration};
 
 use palyra_types::{Timestamp, id::CallId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -31,6 +31,7 @@ struct Chunk {
     sealed: Ranges,
     calls: BTreeSet<CallId>,
     bodies: usize,
+    bytes: usize,
     left: u64,
     /// Where to go on, if there may be more.
     next: Option<u64>,
@@ -102,8 +103,9 @@ impl Keeper {
         let (mut chunk, mut young_in_a_row) = (Chunk::default(), 0);
         let found = archive.visit((from, search.last), |row| {
             let record = Record::parse(row.text).map_err(|error| Enough::Trouble(damaged(row.seq, error)))?;
-            if chunk.bodies == CHUNK || young_in_a_row == search.patience {
-                chunk.next = (chunk.bodies == CHUNK).then_some(record.seq);
+            let is_full = chunk.bodies == CHUNK || chunk.bytes > CHUNK_BYTES;
+            if is_full || young_in_a_row == search.patience {
+                chunk.next = is_full.then_some(record.seq);
                 return Err(Enough::Reached);
             }
             let wanted = match search.selection {
@@ -117,9 +119,7 @@ impl Keeper {
                 return Ok(());
             }
             young_in_a_row = 0;
-            if row.body.is_none() || record.kind.is_about_the_journal() {
-                return Ok(());
-            }
+            let Some(body) = row.body.filter(|_| !record.kind.is_about_the_journal()) else { return Ok(()) };
             if !is_over(archive.live(), &record)? {
                 chunk.left += 1;
                 chunk.young = chunk.young.or(Some(record.seq));
@@ -129,6 +129,7 @@ impl Keeper {
             place.insert(record.seq, record.seq);
             chunk.calls.extend(record.subject().call);
             chunk.bodies += 1;
+            chunk.bytes += body.len();
             Ok(())
         });
         match found {
@@ -197,11 +198,21 @@ impl Keeper {
             return Ok(());
         }
         let connection = open_for_checkpointing(&self.directory.join(DATABASE_FILE))?;
-        // The first does the work beside the writer; the second only has to wait for a moment without anybody.
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-        let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        self.log_to_empty = busy != 0;
-        if busy == 0 { Ok(()) } else { Err(Trouble::Disk("somebody reads the write-ahead log".to_owned())) }
+        for _ in 0..LOG_ATTEMPTS {
+            // The first does the work beside the writer. The second waits for a moment without readers, and the writer with it, so it does
+            // not wait for long.
+            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+            self.log_to_empty = busy != 0;
+            if busy == 0 {
+                return Ok(());
+            }
+            if self.load.closing.load(Ordering::SeqCst) {
+                break;
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+        Err(Trouble::Disk("somebody reads the write-ahead log".to_owned()))
     }
 }
 
@@ -261,3 +272,10 @@ fn damaged(seq: i64, error: crate::record::RecordError) -> Trouble {
 
 /// How many bodies are erased in one transaction: some milliseconds of the writer's time.
 const CHUNK: usize = 256;
+
+/// How many bytes of bodies are erased in one transaction, about.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// How often emptying the log is tried, and how long after each other. After that it waits for the next occasion.
+const LOG_ATTEMPTS: u32 = 20;
+const LOG_PAUSE: Duration = Duration::from_millis(100);

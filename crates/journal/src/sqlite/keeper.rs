@@ -61,6 +61,8 @@ pub(super) struct Keeper {
     pub(super) aged: u64,
     /// Whether the write-ahead log may hold what was erased. True at first: who knows what a crash left there.
     pub(super) log_to_empty: bool,
+    /// Whether the live records that were there at the start are counted.
+    pub(super) counted: bool,
 }
 
 impl Keeper {
@@ -106,12 +108,14 @@ impl Keeper {
         self.remove_sealed_rows()?;
         self.clear_dropped_tiles()?;
         self.remove_strangers()?;
-        if self.load.live.load(Ordering::SeqCst) == 0 {
+        if !self.counted {
             let sql = "SELECT total(length(record) + ifnull(length(body), 0) + 100) FROM records";
             let bytes: f64 = self.reader()?.query_row(sql, [], |row| row.get(0))?;
             // Whole bytes of a number that is never negative.
             let bytes = format!("{bytes:.0}").parse().unwrap_or(0);
+            // What was written since the start is counted twice now, which is little, and right again once it is sealed.
             self.load.live.fetch_add(bytes, Ordering::SeqCst);
+            self.counted = true;
         }
         Ok(())
     }

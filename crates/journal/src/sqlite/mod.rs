@@ -9,6 +9,8 @@ mod erase;
 mod files;
 mod head;
 mod keeper;
+mod open;
+mod reader;
 mod rows;
 mod schema;
 mod seal;
@@ -34,13 +36,12 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{broadcast, oneshot};
 
 use self::{
-    apply::number,
-    archive::segment_path,
-    files::{Identity, diagnosed},
+    files::diagnosed,
     keeper::{Errand, Keeper, Load},
-    schema::open_for_reading,
+    open::{Existing, Open},
+    reader::{Reader, records},
     tiles::Tiles,
-    writer::{Existing, Job, Open, Parts, SharedTrouble, Writer},
+    writer::{Job, Parts, SharedTrouble, Writer},
 };
 use crate::{
     export::{Bundle, ExportError, Extent, export},
@@ -105,7 +106,7 @@ impl SqliteJournal {
         let open =
             Open::at(&path, key.public(), Existing::Optional).map_err(|trouble| diagnosed(trouble, directory))?;
         let is_new = open.is_new();
-        let reader = Mutex::new(Reader::at(&path)?);
+        let reader = Mutex::new(Reader::at(&path, open.database())?);
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
         let ((jobs, queue), (errands, requests)) = (mpsc::channel(), mpsc::channel());
@@ -133,6 +134,7 @@ impl SqliteJournal {
             load: Arc::clone(&load),
             aged: 0,
             log_to_empty: true,
+            counted: false,
         };
         let threads = Mutex::new(vec![
             thread("palyra-journal", move || writer.run(&queue))?,
@@ -152,8 +154,8 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = reader.connection().and_then(read).map_err(|error| ReadError(error.to_string()));
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = reader.connection().and_then(|connection| Ok(read(connection)?)).map_err(ReadError::from);
         Box::pin(std::future::ready(answer))
     }
 
@@ -173,42 +175,13 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One moment of the journal, whatever is written meanwhile.
-        let moment = reader.connection().and_then(Connection::unchecked_transaction);
-        let moment = moment.map_err(|error| ReadError(error.to_string()).into());
+        let moment = reader.connection().and_then(|connection| Ok(connection.unchecked_transaction()?));
+        let moment = moment.map_err(|error| ReadError::from(error).into());
         let answer = moment.and_then(|moment| prove(&Tiles(&moment)));
         Box::pin(std::future::ready(answer))
     }
-}
-
-/// Records from this number on, wherever they are.
-fn records(directory: &Path, connection: &Connection, from: u64, most: usize) -> rusqlite::Result<Vec<StoredRecord>> {
-    // One moment of the journal, whatever is sealed meanwhile.
-    let moment = connection.unchecked_transaction()?;
-    let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
-    let read = |connection: &Connection, from: u64, already: usize| {
-        let most = i64::try_from(most.saturating_sub(already)).unwrap_or(i64::MAX);
-        rows::all(connection, &sql, params![number(from), most], rows::record)
-    };
-    let segments: Vec<(i64, i64)> = rows::all(
-        &moment,
-        "SELECT first, last FROM segments WHERE last >= ?1 ORDER BY first",
-        [number(from)],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let mut found = Vec::new();
-    let mut next = from;
-    for (first, last) in segments {
-        if found.len() >= most {
-            return Ok(found);
-        }
-        let path = segment_path(directory, first.unsigned_abs(), last.unsigned_abs());
-        found.extend(read(&open_for_reading(&path)?, next, found.len())?);
-        next = last.unsigned_abs() + 1;
-    }
-    found.extend(read(&moment, next, found.len())?);
-    Ok(found)
 }
 
 /// Does something in a thread of its own, which the answer comes from.
@@ -223,28 +196,6 @@ fn in_background<T: Send + 'static>(
     async move {
         started?;
         answer.await.map_err(io::Error::other)
-    }
-}
-
-/// A connection for reading, to the file that is there.
-struct Reader {
-    path: PathBuf,
-    connection: Connection,
-    identity: Option<Identity>,
-}
-
-impl Reader {
-    fn at(path: &Path) -> rusqlite::Result<Self> {
-        let identity = Identity::of(path);
-        Ok(Self { path: path.to_owned(), connection: open_for_reading(path)?, identity })
-    }
-
-    /// The connection, opened again if the file is another by now: the writer decides whether it is the journal.
-    fn connection(&mut self) -> rusqlite::Result<&Connection> {
-        if Identity::of(&self.path) != self.identity {
-            *self = Self::at(&self.path)?;
-        }
-        Ok(&self.connection)
     }
 }
 

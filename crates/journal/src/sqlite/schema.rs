@@ -39,7 +39,7 @@ pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens the database to work its write-ahead log in.
 pub(super) fn open_for_checkpointing(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
+    connection.busy_timeout(std::time::Duration::from_millis(20))?;
     connection.pragma_update(None, "synchronous", "full")?;
     Ok(connection)
 }

@@ -131,9 +131,19 @@ impl Keeper {
         let end: Option<i64> = reader.query_row("SELECT max(last) FROM segments", [], |row| row.get(0))?;
         let Some(end) = end else { return Ok(()) };
         loop {
-            let first: Option<i64> = reader.query_row("SELECT min(seq) FROM records", [], |row| row.get(0))?;
-            let Some(first) = first.filter(|&first| first <= end) else { return Ok(()) };
-            let last = end.min(first.saturating_add(ROWS - 1));
+            let rows: Vec<(i64, i64)> = reader
+                .prepare_cached(
+                    "SELECT seq, ifnull(length(body), 0) FROM records WHERE seq <= ?1 ORDER BY seq LIMIT ?2",
+                )?
+                .query_map([end, ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<Result<_, _>>()?;
+            let Some(&(first, _)) = rows.first() else { return Ok(()) };
+            let running = rows.iter().scan(0, |bytes, &(seq, length)| {
+                let before = *bytes;
+                *bytes += length;
+                (before < BYTES).then_some(seq)
+            });
+            let last = running.last().unwrap_or(first);
             self.ask(move |writer| {
                 writer.tidy(|connection| {
                     let mut delete = connection.prepare_cached("DELETE FROM records WHERE seq >= ?1 AND seq <= ?2")?;
@@ -323,6 +333,9 @@ const LONG: i64 = 30 * DAY;
 
 /// How many rows are removed in one transaction: some milliseconds of the writer's time.
 const ROWS: i64 = 256;
+
+/// How many bytes of bodies are removed in one transaction, about.
+const BYTES: i64 = 1 << 20;
 
 /// How many tiles are cleared in one transaction.
 const TILES: i64 = 64;
