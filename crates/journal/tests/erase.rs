@@ -216,6 +216,34 @@ fn bodies_are_kept_as_long_as_is_configured() {
 }
 
 #[test]
+fn what_ends_after_its_records_were_erased_loses_its_document_with_age() {
+    let lab = Lab::new();
+    let journal = lab.open_keeping(Keeping { retention: Retention { bodies_for: Some(30) }, ..Keeping::default() });
+    for n in 0..2 {
+        wait(
+            journal
+                .commit(Transaction { records: vec![said(&lab, n, "x".to_owned())], changes: state(&lab, n, false) }),
+        )
+        .unwrap();
+    }
+    lab.clock.advance(31 * 24 * 60 * 60 * 1_000);
+    assert_eq!(wait(journal.maintain(lab.now())).unwrap().erased, 0);
+    let end = Change::MoveCall { call: call(1), from: CallState::Started, to: CallState::Ended };
+    wait(journal.commit(Transaction { records: Vec::new(), changes: vec![end] })).unwrap();
+    assert_eq!(wait(journal.maintain(lab.now())).unwrap().erased, 1);
+    let document = |n| wait(journal.call(call(n))).unwrap().unwrap().document;
+    assert_eq!((document(0), document(1)), ("document-0".to_owned(), String::new()));
+    // The question was left open; it is over later, and goes then.
+    let id = ApprovalId::from_parts(lab::at_start(), 1);
+    assert_eq!(wait(journal.approval(id)).unwrap().unwrap().document, "document-1");
+    let to = ApprovalState::Expired;
+    let over = Change::MoveApproval { id, from: ApprovalState::Pending, to, document: None };
+    wait(journal.commit(Transaction { records: Vec::new(), changes: vec![over, Change::EndGrant(id)] })).unwrap();
+    wait(journal.maintain(lab.now())).unwrap();
+    assert_eq!(files_with(lab.path(), b"document-1"), Vec::<String>::new());
+}
+
+#[test]
 fn erasing_a_lot_does_not_keep_the_writer_waiting() {
     let lab = Lab::new();
     let journal = lab.open();

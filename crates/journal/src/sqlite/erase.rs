@@ -15,6 +15,7 @@ use super::{
     archive::{Archive, segment_path},
     keeper::Keeper,
     schema::{open_for_checkpointing, open_segment_for_erasing},
+    seal::id_at,
 };
 use crate::{
     keep::{Erased, Selection},
@@ -67,7 +68,37 @@ impl Keeper {
         let search = Search { selection: Selection::Before(before), last: u64::MAX, patience: 4_096 };
         let (erased, young) = self.erase_where(self.aged, search, "retention")?;
         self.aged = young.unwrap_or(self.aged);
+        self.erase_aged_documents(before)?;
         Ok(erased)
+    }
+
+    /// Erases the documents of what is over and was begun before a time: a call or a grant may end after its records were erased.
+    fn erase_aged_documents(&mut self, before: Timestamp) -> Result<(), Trouble> {
+        let (reader, before) = (self.reader()?, id_at(before));
+        for over in OVER {
+            let sql = format!(
+                "SELECT {id} FROM {table} WHERE {id} < ?1 AND document <> '' AND {over} LIMIT {CHUNK}",
+                id = over.id,
+                table = over.table,
+                over = over.condition
+            );
+            loop {
+                let ids: Vec<String> =
+                    reader.prepare_cached(&sql)?.query_map([&before], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                if ids.is_empty() {
+                    break;
+                }
+                let which = format!("{} = ?1 AND {}", over.id, over.condition);
+                self.ask(move |writer| {
+                    writer.tidy(|connection| {
+                        ids.iter().try_for_each(|id| erase_documents_where(connection, over.table, &which, id))
+                    })
+                })?;
+                self.log_to_empty = true;
+            }
+        }
+        let _ = self.empty_log();
+        Ok(())
     }
 
     fn erase_where(&mut self, first: u64, search: Search, reason: &str) -> Result<(Erased, Option<u64>), Trouble> {
@@ -239,20 +270,36 @@ fn erase_rows(connection: &Connection, first: u64, last: u64) -> rusqlite::Resul
 
 /// Erases what the state tells again of a call that is over.
 fn erase_documents(connection: &Connection, call: &str) -> rusqlite::Result<()> {
-    for (table, which) in [
-        ("calls", "call = ?1 AND state = 'ended'"),
-        ("grants", "ended = 1 AND id IN (SELECT id FROM approvals WHERE call = ?1)"),
-        ("approvals", "call = ?1 AND state NOT IN ('pending', 'approved')"),
-    ] {
-        for value in ["substr(hex(zeroblob(length(CAST(document AS BLOB)))), 1, length(CAST(document AS BLOB)))", "''"]
-        {
-            connection
-                .prepare_cached(&format!("UPDATE {table} SET document = {value} WHERE {which}"))?
-                .execute([call])?;
-        }
+    for over in OVER {
+        let which = match over.table {
+            "grants" => format!("id IN (SELECT id FROM approvals WHERE call = ?1) AND {}", over.condition),
+            _ => format!("call = ?1 AND {}", over.condition),
+        };
+        erase_documents_where(connection, over.table, &which, call)?;
     }
     Ok(())
 }
+
+/// Overwrites documents before they are removed.
+fn erase_documents_where(connection: &Connection, table: &str, which: &str, id: &str) -> rusqlite::Result<()> {
+    for value in ["substr(hex(zeroblob(length(CAST(document AS BLOB)))), 1, length(CAST(document AS BLOB)))", "''"] {
+        connection.prepare_cached(&format!("UPDATE {table} SET document = {value} WHERE {which}"))?.execute([id])?;
+    }
+    Ok(())
+}
+
+/// When a row with a document is over.
+struct Over {
+    table: &'static str,
+    id: &'static str,
+    condition: &'static str,
+}
+
+const OVER: [Over; 3] = [
+    Over { table: "calls", id: "call", condition: "state = 'ended'" },
+    Over { table: "grants", id: "id", condition: "ended = 1" },
+    Over { table: "approvals", id: "id", condition: "state NOT IN ('pending', 'approved')" },
+];
 
 /// What ends a search before its end.
 enum Enough {

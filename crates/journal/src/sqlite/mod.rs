@@ -105,6 +105,8 @@ impl SqliteJournal {
         let node = node(&key)?;
         let open =
             Open::at(&path, key.public(), Existing::Optional).map_err(|trouble| diagnosed(trouble, directory))?;
+        // Whoever verifies the journal just now is not in the way; the log is started anew later then.
+        open.start_log_anew().map_err(|trouble| diagnosed(trouble, &path))?;
         let is_new = open.is_new();
         let reader = Mutex::new(Reader::at(&path, open.database())?);
         let (events, _) = broadcast::channel(BACKLOG);

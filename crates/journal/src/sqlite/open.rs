@@ -58,6 +58,14 @@ impl Open {
         Ok(Self { connection, head, files: Files::at(path)? })
     }
 
+    /// Writes whatever the log holds into the database itself and starts the log anew. Says whether nobody's reading prevented it.
+    ///
+    /// What could not be synced may be in memory and never reach the disk, however often the log is synced later; this writes it again.
+    pub(super) fn start_log_anew(&self) -> Result<bool, Trouble> {
+        let busy: i64 = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        Ok(busy == 0)
+    }
+
     /// The file of the database.
     pub(super) const fn database(&self) -> Identity {
         self.files.database()

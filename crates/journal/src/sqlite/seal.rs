@@ -237,9 +237,9 @@ impl Keeper {
         let reader = self.reader()?;
         let sealed: Option<i64> = reader.query_row("SELECT max(last) FROM segments", [], |row| row.get(0))?;
         let Some(sealed) = sealed else { return Ok(()) };
-        let long_ago = id_at(now, LATELY);
+        let long_ago = id_at(before(now, LATELY));
         for prune in PRUNES {
-            let before = if prune.table == "runs" { id_at(now, LONG) } else { long_ago.clone() };
+            let limit = if prune.table == "runs" { id_at(before(now, LONG)) } else { long_ago.clone() };
             loop {
                 let sql = format!(
                     "SELECT {id} FROM {table} WHERE {id} < ?1 AND {over} AND ?2 >= 0 LIMIT {ROWS}",
@@ -249,7 +249,7 @@ impl Keeper {
                 );
                 let ids: Vec<String> = reader
                     .prepare(&sql)?
-                    .query_map(params![before, sealed], |row| row.get(0))?
+                    .query_map(params![limit, sealed], |row| row.get(0))?
                     .collect::<Result<_, _>>()?;
                 if ids.is_empty() {
                     break;
@@ -305,9 +305,13 @@ pub(super) fn row_bytes(text: &str, body: Option<&str>) -> usize {
     text.len() + body.map_or(0, str::len) + 100
 }
 
-/// The smallest id that could be made this long before now.
-fn id_at(now: Timestamp, ago: i64) -> String {
-    CallId::from_parts(Timestamp::from_unix_millis(now.unix_millis().saturating_sub(ago).max(0)), 0).to_string()
+/// The smallest id that could be made at this time.
+pub(super) fn id_at(time: Timestamp) -> String {
+    CallId::from_parts(Timestamp::from_unix_millis(time.unix_millis().max(0)), 0).to_string()
+}
+
+fn before(now: Timestamp, ago: i64) -> Timestamp {
+    Timestamp::from_unix_millis(now.unix_millis().saturating_sub(ago))
 }
 
 fn remove(path: &Path) -> Result<(), Trouble> {

@@ -225,10 +225,7 @@ impl Writer {
                 return Err(Trouble::Replaced(format!("record {seq} is not the one that was acknowledged")));
             }
         }
-        // What could not be synced may be in memory and never reach the disk, however often the log is synced later. So whatever the log
-        // holds is written into the database itself, which is synced, and the log starts anew.
-        let busy: i64 = open.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if busy != 0 {
+        if !open.start_log_anew()? {
             return Err(Trouble::Disk("the write-ahead log cannot be started anew while somebody reads it".to_owned()));
         }
         self.open = Some(open);
@@ -302,6 +299,7 @@ impl Writer {
             return Err(outage.trouble.clone());
         }
         let done = self.reopen().and_then(|()| work(self.open.as_mut().ok_or(Trouble::Closed)?));
+        let done = done.map_err(|trouble| diagnosed(trouble, &self.path));
         match &done {
             Ok(_) => self.remember(),
             Err(trouble) => {

@@ -22,6 +22,10 @@ use tempfile::TempDir;
 
 pub const START: i64 = 1_800_000_000_000;
 
+pub fn at_start() -> Timestamp {
+    Timestamp::from_unix_millis(START)
+}
+
 pub struct Lab {
     pub directory: TempDir,
     pub clock: Arc<ManualClock>,
