@@ -125,7 +125,12 @@ impl VerifyKey {
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         StandardVerifier::new(text).map_err(|_| KeyError::Malformed)?;
-        Ok(Self { text: text.to_owned() })
+        // A key has one spelling, so that two texts are the same key or are not. The verifier takes upper-case digits as well.
+        let mut parts = text.splitn(3, '+');
+        let (name, key) = parts.next().zip(parts.nth(1)).ok_or(KeyError::Malformed)?;
+        let key = BASE64_STANDARD.decode(key).map_err(|_| KeyError::Malformed)?;
+        let spelt = format!("{name}+{:08x}+{}", key_id(name, &key), BASE64_STANDARD.encode(&key));
+        if text == spelt { Ok(Self { text: spelt }) } else { Err(KeyError::Malformed) }
     }
 
     /// Reads the public key of a journal's directory.
@@ -240,6 +245,17 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(JournalKey::load(&path), Err(KeyError::OpenToOthers(_))));
+    }
+
+    #[test]
+    fn a_public_key_has_one_spelling() {
+        let (key, _) = JournalKey::generate("a", &SystemEntropy).unwrap();
+        let text = key.public().text();
+        let (name, rest) = text.split_once('+').unwrap();
+        let (hash, key) = rest.split_once('+').unwrap();
+        assert!(VerifyKey::parse(text).is_ok());
+        let shouted = format!("{name}+{}+{key}", hash.to_uppercase());
+        assert_eq!(VerifyKey::parse(&shouted).is_ok(), shouted == text);
     }
 
     #[test]
