@@ -100,6 +100,9 @@ pub enum Fault {
     /// What a sealed segment, or the place where records were dropped, says about itself is not so.
     #[error("the boundary of the sealed records is not the one that was signed")]
     Boundary,
+    /// The file of a sealed segment is not there.
+    #[error("the sealed segment that holds it is missing")]
+    SegmentMissing,
     /// Records before this one were dropped, and no record tells of it.
     #[error("the records before it are gone, and no record says they were dropped")]
     Undropped,

@@ -201,6 +201,9 @@ impl<'a> Audit<'a> {
         if segment.first != first || segment.last < first || !(segment.last + 1).is_multiple_of(TILE_RECORDS) {
             return Err(Failure::new(first, Fault::Boundary));
         }
+        if segment.is_missing() {
+            return Err(Failure::new(first, Fault::SegmentMissing));
+        }
         let said = segment.boundary().map_err(|error| unreadable(first, &error))?;
         let roots = self.tree.range().roots().flat_map(|root| *root.as_bytes()).collect();
         let (last, prev) = (segment.last, self.chain.last().as_bytes().to_vec());

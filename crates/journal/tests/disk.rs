@@ -51,6 +51,7 @@ fn task() {
         "failing" => failing(&directory),
         "append" => append_forever(&directory),
         "group" => group(&directory),
+        "open" => println!("{:?}", open(&directory).err()),
         other => panic!("unknown task {other}"),
     }
 }
@@ -373,6 +374,16 @@ fn group(directory: &Path) {
             task.await.unwrap();
         }
     });
+}
+
+#[test]
+fn another_process_cannot_open_a_journal_that_is_in_use() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    let opened = || String::from_utf8(child("open", lab.path()).output().unwrap().stdout).unwrap();
+    assert!(opened().contains("Some(InUse("), "{}", opened());
+    drop(journal);
+    assert!(opened().contains("None"), "{}", opened());
 }
 
 #[test]

@@ -255,9 +255,9 @@ fn a_row_that_was_sealed_and_not_removed_is_verified_too() {
 fn sealing_goes_by_itself_and_does_not_hold_up_the_writer() {
     let lab = Lab::new();
     let journal =
-        lab.open_keeping(Keeping { rotation: Rotation { segment_bytes: 500_000, ..Rotation::default() }, ..SMALL });
+        lab.open_keeping(Keeping { rotation: Rotation { segment_bytes: 250_000, ..Rotation::default() }, ..SMALL });
     let mut waited = Vec::new();
-    for n in 0..3_000 {
+    for n in 0..1_300 {
         let start = Instant::now();
         commit(&journal, vec![record(&lab, n)]);
         waited.push(start.elapsed());
@@ -271,7 +271,7 @@ fn sealing_goes_by_itself_and_does_not_hold_up_the_writer() {
     println!("median {:?}, slowest {:?}", waited[waited.len() / 2], waited[waited.len() - 1]);
     drop(journal);
     let report = check(&lab).unwrap();
-    assert!(report.head.size >= 3_002 && report.segments >= 1, "{report:?}");
+    assert!(report.head.size >= 1_302 && report.segments >= 1, "{report:?}");
 }
 
 #[test]

@@ -34,7 +34,9 @@ pub(crate) struct Segment {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) note: String,
-    connection: Connection,
+    path: PathBuf,
+    /// `None` if its file is missing.
+    connection: Option<Connection>,
 }
 
 /// What a segment says about itself.
@@ -67,11 +69,12 @@ impl Archive {
     pub(crate) fn open(directory: &Path) -> rusqlite::Result<Self> {
         let mut attempt = 0;
         loop {
-            match Self::open_once(directory) {
-                // A segment was dropped between reading its name and opening it; what is there now names it no longer.
-                Err(error) if attempt < ATTEMPTS && is_absent(&error) => attempt += 1,
-                opened => return opened,
+            let opened = Self::open_once(directory)?;
+            // A segment may be dropped between reading its name and opening it; what is there then names it no longer.
+            if attempt == ATTEMPTS || opened.segments.iter().all(|segment| !segment.is_missing()) {
+                return Ok(opened);
             }
+            attempt += 1;
         }
     }
 
@@ -80,7 +83,7 @@ impl Archive {
         // The first read of a transaction is the moment that the rest of it sees.
         live.execute_batch("BEGIN")?;
         let dropped = live
-            .query_row("SELECT size, prev, note FROM dropped", [], |row| {
+            .query_row("SELECT size, prev, note FROM dropped WHERE only = 0", [], |row| {
                 let prev = digest(row.get_ref(1)?.as_blob()?).map_err(|error| unreadable(1, error))?;
                 Ok(Dropped { size: number(row, 0)?, prev, note: row.get(2)? })
             })
@@ -92,8 +95,12 @@ impl Archive {
         let segments = rows
             .into_iter()
             .map(|(first, last, note)| {
-                let connection = open_read_only(&segment_path(directory, first, last))?;
-                Ok(Segment { first, last, note, connection })
+                let path = segment_path(directory, first, last);
+                let connection = match open_read_only(&path) {
+                    Err(error) if is_absent(&error) => None,
+                    opened => Some(opened?),
+                };
+                Ok(Segment { first, last, note, path, connection })
             })
             .collect::<rusqlite::Result<_>>()?;
         Ok(Self { live, dropped, segments })
@@ -126,7 +133,7 @@ impl Archive {
 
     /// The signed checkpoint of the whole chain.
     pub(crate) fn note(&self) -> rusqlite::Result<Option<String>> {
-        self.live.query_row("SELECT note FROM head", [], |row| row.get(0)).optional()
+        self.live.query_row("SELECT note FROM head WHERE only = 0", [], |row| row.get(0)).optional()
     }
 
     /// The tree over the records that were dropped, and the hash of the last of them.
@@ -188,9 +195,18 @@ impl Archive {
 }
 
 impl Segment {
+    /// Whether the file of the segment is missing.
+    pub(crate) const fn is_missing(&self) -> bool {
+        self.connection.is_none()
+    }
+
+    fn connection(&self) -> rusqlite::Result<&Connection> {
+        self.connection.as_ref().ok_or_else(|| rusqlite::Error::InvalidPath(self.path.clone()))
+    }
+
     /// What the segment says about itself.
     pub(crate) fn boundary(&self) -> rusqlite::Result<Boundary> {
-        self.connection.query_row("SELECT first, last, prev, roots, note FROM boundary", [], |row| {
+        self.connection()?.query_row("SELECT first, last, prev, roots, note FROM boundary WHERE only = 0", [], |row| {
             Ok(Boundary {
                 first: number(row, 0)?,
                 last: number(row, 1)?,
@@ -206,7 +222,7 @@ impl Segment {
         &self,
         visit: impl FnMut(StoredRow<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        rows(&self.connection, RANGE, (i64::MIN, i64::MAX), visit)
+        rows(self.connection()?, RANGE, (i64::MIN, i64::MAX), visit)
     }
 
     fn visit<E: From<rusqlite::Error>>(
@@ -214,7 +230,7 @@ impl Segment {
         (first, last): (u64, u64),
         visit: impl FnMut(StoredRow<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        rows(&self.connection, RANGE, (signed(first), signed(last)), visit)
+        rows(self.connection()?, RANGE, (signed(first), signed(last)), visit)
     }
 }
 

@@ -39,7 +39,7 @@ impl Head {
         let size = seq + 1;
         let last = digest(&hash)?;
         let tree = Tree::restore(size, open_tiles(connection, size)?);
-        let note: String = connection.query_row("SELECT note FROM head", [], |row| row.get(0))?;
+        let note: String = connection.query_row("SELECT note FROM head WHERE only = 0", [], |row| row.get(0))?;
         let signed = Checkpoint::open(&note, key).map_err(|error| Trouble::Key(error.to_string()))?;
         if signed != (Checkpoint { size, root: tree.root() }) {
             let (records, signed) = (size, signed.size);

@@ -256,7 +256,7 @@ impl JournalStore for SqliteJournal {
     }
 
     fn checkpoint(&self) -> Later<'_, Result<String, ReadError>> {
-        self.read(|connection| connection.query_row("SELECT note FROM head", [], |row| row.get(0)))
+        self.read(|connection| connection.query_row("SELECT note FROM head WHERE only = 0", [], |row| row.get(0)))
     }
 
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {

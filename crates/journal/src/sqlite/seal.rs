@@ -196,7 +196,8 @@ impl Keeper {
     /// Clears the bottom tiles over dropped records, some at a time. Their roots stay.
     pub(super) fn clear_dropped_tiles(&self) -> Result<(), Trouble> {
         let reader = self.reader()?;
-        let size: Option<i64> = reader.query_row("SELECT size FROM dropped", [], |row| row.get(0)).optional()?;
+        let size: Option<i64> =
+            reader.query_row("SELECT size FROM dropped WHERE only = 0", [], |row| row.get(0)).optional()?;
         let Some(end) = size.map(|size| place(0, size.unsigned_abs() >> TILE_HEIGHT)) else { return Ok(()) };
         let sql = "SELECT max(place) FROM (SELECT place FROM tiles WHERE place < ?1 AND length(hashes) > 0 ORDER BY place LIMIT ?2)";
         loop {

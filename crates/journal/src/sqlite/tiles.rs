@@ -81,8 +81,11 @@ impl Tiles<'_> {
     }
 
     fn first(&self) -> Result<u64, ProofError> {
-        let first: Option<i64> =
-            self.0.query_row("SELECT size FROM dropped", [], |row| row.get(0)).optional().map_err(read)?;
+        let first: Option<i64> = self
+            .0
+            .query_row("SELECT size FROM dropped WHERE only = 0", [], |row| row.get(0))
+            .optional()
+            .map_err(read)?;
         Ok(first.map_or(0, i64::unsigned_abs))
     }
 
