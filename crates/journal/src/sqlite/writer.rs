@@ -168,11 +168,12 @@ impl Writer {
         let (transactions, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         match self.write(&transactions) {
             Ok((outcomes, news)) => {
-                for (outcome, reply) in outcomes.into_iter().zip(replies) {
-                    let _ = reply.send(outcome.map_err(CommitError::from));
-                }
+                // Subscribers hear first: whoever committed and asks them finds that they know.
                 if !news.events.is_empty() {
                     let _ = self.events.send(Arc::new(news.events));
+                }
+                for (outcome, reply) in outcomes.into_iter().zip(replies) {
+                    let _ = reply.send(outcome.map_err(CommitError::from));
                 }
                 self.weigh(news.bytes);
             }
