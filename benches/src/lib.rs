@@ -1,1 +1,28 @@
 //! Measurements. Each figure is a ratio against a floor or a peer, taken in one run, because machines differ and are noisy.
+
+use std::time::{Duration, Instant};
+
+/// The middle of some durations.
+#[must_use]
+pub fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// How long something takes.
+pub fn time<T>(work: impl FnOnce() -> T) -> Duration {
+    let begun = Instant::now();
+    let _ = work();
+    begun.elapsed()
+}
+
+/// Says whether each target is met, and ends the program with an error if one is not.
+pub fn judge(targets: &[(&str, bool)]) {
+    let missed: Vec<_> = targets.iter().filter(|(_, met)| !met).collect();
+    for (target, met) in targets {
+        println!("{} {target}", if *met { "met   " } else { "MISSED" });
+    }
+    if !missed.is_empty() {
+        std::process::exit(1);
+    }
+}

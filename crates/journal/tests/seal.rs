@@ -280,6 +280,7 @@ fn state_that_ended_before_the_live_records_is_pruned() {
     let journal = lab.open();
     let row = |n: u64, state| CallRow {
         call: CallId::from_parts(lab.now(), n.into()),
+        node: journal.node(),
         session: SessionId::from_parts(lab.now(), 1),
         run: RunId::from_parts(lab.now(), u128::from(n % 2)),
         waiting: Waiting::Attached,

@@ -1,0 +1,185 @@
+//! What a call costs on its whole way: `true` in tier B next to spawning it with limits, two syncs and a millisecond; and a call in a journal
+//! of a million records next to one in a short journal. A missed target ends the program with an error.
+
+#![allow(
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a measurement that cannot be set up ends, and its floor is a bare process"
+)]
+
+use std::{
+    fs::File,
+    io::Write,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use palyra_benches::{judge, median, time};
+use palyra_gate::{Gate, ToolProposal};
+use palyra_journal::{Body, JournalStore, NewRecord, RecordKind, Subject, Transaction, state::Waiting};
+use palyra_tests::{Opened, Setup};
+use palyra_types::{
+    Channel, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    entropy::SystemEntropy,
+    id::{CallId, RunId, SessionId},
+    json::Limits,
+};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
+
+const ROUNDS: usize = 400;
+const LONG: usize = 1_000_000;
+
+fn main() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let home = tempfile::Builder::new().prefix("palyra-bench").tempdir_in(home()).expect("a directory");
+    let mut short = runtime.block_on(Place::open(home.path(), "short"));
+    let mut log = File::create(home.path().join("log")).expect("a file");
+
+    let mut parts: [Vec<Duration>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        let [spawn, sync, whole, ran, read] = &mut parts;
+        spawn.push(time(spawn_with_limits));
+        sync.push(time(|| two_syncs(&mut log)));
+        let mut inside = Duration::ZERO;
+        whole.push(time(|| inside = runtime.block_on(short.call("process.run", json!({ "command": ["true"] })))));
+        ran.push(inside);
+        read.push(time(|| runtime.block_on(short.call("daemon.status", json!({})))));
+    }
+    let [spawn, sync, whole, ran, read] = parts.map(median);
+    let allowed = spawn + sync + Duration::from_millis(1);
+    println!("spawn of `true` with limits                    {:>8.2} ms", millis(spawn));
+    println!("two syncs of 4 KiB                             {:>8.2} ms", millis(sync));
+    println!(
+        "`true` through the gate, tier b                {:>8.2} ms   allowed {:.2} ms",
+        millis(whole),
+        millis(allowed)
+    );
+    println!("  of that: the sandbox                         {:>8.2} ms", millis(ran));
+    println!("  of that: decide, journal twice, attest       {:>8.2} ms", millis(whole.saturating_sub(ran)));
+    println!("a tool that only tells, through the gate       {:>8.2} ms", millis(read));
+
+    let mut long = runtime.block_on(Place::open(home.path(), "long"));
+    runtime.block_on(long.fill(LONG));
+    let (mut in_short, mut in_long) = (Vec::new(), Vec::new());
+    for _ in 0..1_500 {
+        in_short.push(time(|| runtime.block_on(short.call("daemon.status", json!({})))));
+        in_long.push(time(|| runtime.block_on(long.call("daemon.status", json!({})))));
+    }
+    let (in_short, in_long) = (median(in_short), median(in_long));
+    let growth = in_long.as_secs_f64() / in_short.as_secs_f64();
+    println!("a call decided and recorded, short journal     {:>8.2} ms", millis(in_short));
+    println!("a call decided and recorded, {LONG} records {:>8.2} ms   {growth:.2} times", millis(in_long));
+
+    judge(&[
+        ("`true` through the gate is at most spawn with limits + 2 syncs + 1 ms", whole <= allowed),
+        ("a call in a journal of 1 000 000 records is at most 1.2 times one in a short journal", growth <= 1.2),
+    ]);
+}
+
+/// The floor: a process with the same limits, set by whoever started it.
+fn spawn_with_limits() {
+    let mut child = Command::new("/usr/bin/true").env_clear().spawn().expect("it starts");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let limits = [
+        (Resource::Cpu, 300),
+        (Resource::As, 64 << 30),
+        (Resource::Fsize, 4 << 30),
+        (Resource::Nofile, 4_096),
+        (Resource::Core, 0),
+    ];
+    for (resource, most) in limits {
+        // It may be over already.
+        let _ = prlimit(pid, resource, Rlimit { current: Some(most), maximum: Some(most) });
+    }
+    child.wait().expect("it ends");
+}
+
+fn two_syncs(log: &mut File) {
+    for _ in 0..2 {
+        log.write_all(&[7; 4_096]).expect("it writes");
+        log.sync_data().expect("it syncs");
+    }
+}
+
+/// A gate with everything allowed.
+struct Place {
+    gate: Gate,
+    opened: Opened,
+    session: SessionId,
+    run: RunId,
+    count: u64,
+}
+
+impl Place {
+    async fn open(home: &Path, name: &str) -> Self {
+        let (state, workspace) = (home.join(name).join("state"), home.join(name).join("workspace"));
+        std::fs::create_dir_all(&state).expect("a directory");
+        std::fs::create_dir_all(&workspace).expect("a directory");
+        let setup = Setup {
+            journal: &state.join("journal"),
+            state: &state,
+            workspace: &workspace,
+            config: "[budget]\ncalls = 1000000",
+            policies: Some("@id(\"all\") permit (principal, action, resource);"),
+            pin: None,
+            clock: None,
+        };
+        let opened = setup.open().await;
+        let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);
+        let run = opened.gate.open_run(session, &agent(), None).await.expect("a run");
+        Self { gate: opened.gate.clone(), opened, session, run, count: 0 }
+    }
+
+    /// Makes a call and returns how long it ran.
+    async fn call(&mut self, tool: &str, args: Value) -> Duration {
+        self.count += 1;
+        let proposal = ToolProposal {
+            call: CallId::from_parts(Timestamp::from_unix_millis(1_770_000_000_000), self.count.into()),
+            run: self.run,
+            session: self.session,
+            principal: agent(),
+            on_behalf_of: None,
+            channel: Some(Channel::parse("cli").expect("a channel")),
+            device: None,
+            token: None,
+            workspace: Some(WorkspaceName::parse("lab").expect("a workspace")),
+            tool: ToolName::parse(tool).expect("a tool"),
+            args: JsonObject::try_from_value(args, Limits::default()).expect("arguments"),
+            waiting: Waiting::Attached,
+        };
+        let done = self.gate.run(proposal).await.expect("it runs");
+        Duration::from_micros(done.receipt.attestation.times.ran_us)
+    }
+
+    async fn fill(&self, count: usize) {
+        let begun = Instant::now();
+        for _ in 0..count / 1_000 {
+            let record = |_| NewRecord {
+                kind: RecordKind::ToolStarted,
+                subject: Subject::default(),
+                time: Timestamp::from_unix_millis(1),
+                body: Body::new("{}".to_owned(), &SystemEntropy).expect("a body"),
+            };
+            let records = (0..1_000).map(record).collect();
+            self.opened.journal.commit(Transaction { records, changes: Vec::new() }).await.expect("it commits");
+        }
+        println!("filled with {count} records in {:.1} s", begun.elapsed().as_secs_f64());
+    }
+}
+
+fn agent() -> Principal {
+    Principal::parse("agent:claude").expect("a principal")
+}
+
+/// What hides a state directory grows with its neighbours, and temporary directories have many; a home has few.
+fn home() -> std::path::PathBuf {
+    std::env::var_os("HOME").map_or_else(std::env::temp_dir, Into::into)
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
