@@ -110,7 +110,8 @@ impl Writer {
 
     /// Works until it is told to end, or nobody is left who could tell it.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut crowd = 1;
+        // The sizes of the last two batches. Together they are about how many write at the same time.
+        let (mut last, mut before) = (1, 1);
         loop {
             let first = match jobs.recv_timeout(RETRY) {
                 Ok(job) => job,
@@ -122,20 +123,23 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut batch = Vec::with_capacity(crowd);
+            let mut batch = Vec::with_capacity(last);
             let mut other = self.take(first, &mut batch);
-            // Whoever was in the last batch is likely to be back in a moment; waiting for them a little saves a sync for each.
-            let patience = Instant::now() + LINGER;
+            // Half of them prepare their next records while the other half's are synced. Fewer than half in a batch waste a sync, so a batch
+            // waits a little for the rest of its half.
+            let half = (last + before).div_ceil(2);
+            let patience = Instant::now() + LONGEST_WAIT;
             while other.is_none() && batch.len() < LARGEST_BATCH {
-                let next = if batch.len() < crowd {
-                    jobs.recv_timeout(patience.saturating_duration_since(Instant::now())).ok()
-                } else {
-                    jobs.try_recv().ok()
+                let left = patience.saturating_duration_since(Instant::now());
+                let next = match jobs.try_recv() {
+                    Ok(job) => Some(job),
+                    Err(_) if batch.len() < half => jobs.recv_timeout(left.min(LINGER)).ok(),
+                    Err(_) => None,
                 };
                 let Some(job) = next else { break };
                 other = self.take(job, &mut batch);
             }
-            crowd = batch.len().max(1);
+            (last, before) = (batch.len().max(1), last);
             self.commit(batch);
             match other {
                 Some(Job::Maintain(work)) => work(&mut self),
@@ -343,8 +347,11 @@ pub(super) struct Parts {
 /// How often writing is tried again while it does not work.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How long a batch waits for those who were in the last one. Short against a sync.
-const LINGER: Duration = Duration::from_micros(120);
+/// How long a batch waits for the next record. Short against a sync.
+const LINGER: Duration = Duration::from_micros(60);
+
+/// How long a batch waits for all of them together.
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 /// A batch is no larger than this, so that nobody waits for thousands of others.
 const LARGEST_BATCH: usize = 1_024;
