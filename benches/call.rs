@@ -127,6 +127,7 @@ impl Place {
             policies: Some("@id(\"all\") permit (principal, action, resource);"),
             pin: None,
             clock: None,
+            faults: None,
         };
         let opened = setup.open().await;
         let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);

@@ -25,7 +25,10 @@ use palyra_types::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setup::{Opened, Setup};
+use crate::{
+    faults::Faults,
+    setup::{Opened, Setup},
+};
 
 /// What a laboratory is to be like.
 #[derive(Default)]
@@ -34,6 +37,7 @@ pub struct Plan {
     policies: Option<String>,
     clock: Option<Arc<ManualClock>>,
     pin: Option<String>,
+    faults: Arc<Faults>,
 }
 
 impl Plan {
@@ -63,6 +67,13 @@ impl Plan {
     #[must_use]
     pub fn pin(mut self, pin: &str) -> Self {
         self.pin = Some(pin.to_owned());
+        self
+    }
+
+    /// With a journal that fails where these say so.
+    #[must_use]
+    pub fn faults(mut self, faults: &Arc<Faults>) -> Self {
+        self.faults = Arc::clone(faults);
         self
     }
 
@@ -116,6 +127,7 @@ impl Lab {
             policies: plan.policies.as_deref(),
             pin: plan.pin.as_deref(),
             clock,
+            faults: Some(Arc::clone(&plan.faults)),
         };
         let Opened { gate, journal, engine, clock } = setup.open().await;
         let entropy = SystemEntropy;

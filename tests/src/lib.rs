@@ -1,7 +1,9 @@
 //! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own.
 
+mod faults;
 mod lab;
 mod setup;
 
+pub use faults::{Faults, Hold};
 pub use lab::{Lab, Plan, owner, text};
 pub use setup::{Opened, Setup};

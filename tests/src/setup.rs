@@ -5,10 +5,12 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use palyra_gate::{Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports};
-use palyra_journal::SqliteJournal;
+use palyra_journal::{JournalStore, SqliteJournal};
 use palyra_policy::{Engine, Preset, SourceFile};
 use palyra_types::{AbsolutePath, Clock, Entropy, clock::SystemClock, entropy::SystemEntropy};
 use serde_json::{Value, json};
+
+use crate::faults::{Faults, FaultyStore};
 
 /// What a gate is opened with.
 pub struct Setup<'a> {
@@ -26,6 +28,8 @@ pub struct Setup<'a> {
     pub pin: Option<&'a str>,
     /// The time; else the machine's.
     pub clock: Option<Arc<dyn Clock>>,
+    /// What goes wrong with the journal.
+    pub faults: Option<Arc<Faults>>,
 }
 
 /// A gate, and what is behind it.
@@ -54,9 +58,13 @@ impl Setup<'_> {
         let config =
             format!("{}\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n", self.config, self.workspace.display());
         let config: GateConfig = toml::from_str(&config).unwrap();
+        let store: Arc<dyn JournalStore> = match self.faults {
+            Some(faults) => Arc::new(FaultyStore { journal: Arc::clone(&journal), faults }),
+            None => Arc::<SqliteJournal>::clone(&journal),
+        };
         let gate = Gate::open(Parts {
             engine: Arc::clone(&engine),
-            store: Arc::<SqliteJournal>::clone(&journal),
+            store,
             config,
             registry: Registry::builtin().unwrap(),
             state_directory: AbsolutePath::parse(self.state.to_str().unwrap()).unwrap(),

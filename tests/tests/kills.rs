@@ -167,6 +167,7 @@ async fn recover_once_more(state: &Path, workspace: &Path) {
         policies: None,
         pin: None,
         clock: None,
+        faults: None,
     };
     let state = state.to_owned();
     let opened = setup.open().await;

@@ -45,6 +45,7 @@ async fn main() {
         policies: Some(POLICIES),
         pin: None,
         clock: None,
+        faults: None,
     };
     let gate = setup.open().await.gate;
     let recovered = gate.recover().await.unwrap();

@@ -1,0 +1,138 @@
+//! Attempts to get past the gate, or to wear it out: each test is a way that somebody could try.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on ends"
+)]
+
+use std::{sync::Arc, time::Duration};
+
+use palyra_gate::{
+    Answer, AnswerError, Answerer, CancelCause, DecisionScope, Ending, Recovered, Refusal, approval::record::Pattern,
+};
+use palyra_journal::{
+    JournalStore, RecordKind, Transaction, Trouble,
+    state::{ApprovalState, CallState, Change, Charge},
+};
+use palyra_policy::{Preset, SourceFile};
+use palyra_tests::{Faults, Lab, Plan, owner, text};
+use palyra_types::{
+    DeviceId, EgressEnforcementMode, Principal, Timestamp,
+    clock::ManualClock,
+    id::{ApprovalId, CallId, RunId},
+};
+use serde_json::json;
+
+const ALLOW_ALL: &str = "@id(\"allow-all\") permit (principal, action, resource);";
+const NO_TOUCH: &str = "@id(\"no-touch\") @why(\"touching is over\") forbid (principal, action, resource) \
+                        when { context has process && context.process.name == \"touch\" };";
+const REFUSED: [RecordKind; 2] = [RecordKind::ToolProposed, RecordKind::ToolDecided];
+
+// ---- Ids -------------------------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_proposals_with_one_id_one_runs() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    let call = lab.call("fs.write", json!({ "path": "log", "content": "x", "mode": "append" }));
+    let id = call.call;
+    let calls: Vec<_> = (0..32).map(|_| lab.propose(call.clone())).collect();
+    let mut ran = 0;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => ran += 1,
+            Err(refusal) => assert_eq!(refusal, Refusal::Repeated),
+        }
+    }
+    assert_eq!((ran, lab.read("log").as_deref()), (1, Some("x")));
+    assert_eq!(count(&lab.story(id).await, RecordKind::ToolStarted), 1);
+}
+
+// ---- Budgets ---------------------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_becomes_of_a_call_nothing_stays_reserved() {
+    let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").policies(ALLOW_ALL).open().await;
+    lab.write("not-a-program", "\u{7f}ELF nonsense");
+    let path = lab.workspace().join("not-a-program");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let not_started = lab.gate.run(lab.command([path.to_str().unwrap()])).await.unwrap();
+    assert_eq!(not_started.receipt.attestation.ending, Ending::NotStarted);
+    let failed = lab.gate.run(lab.command(["sh", "-c", "exit 7"])).await.unwrap();
+    assert_eq!(failed.output.exit_code(), Some(7));
+    let call = lab.command(["sleep", "60"]);
+    let (id, running) = (call.call, lab.propose(call));
+    started(&lab, id).await;
+    running.abort();
+    until(|| async { lab.journal.call(id).await.unwrap().unwrap().state == CallState::Ended }).await;
+    let used = lab.used(lab.run).await;
+    assert_eq!((used.calls, used.output_bytes), (3, 0));
+    assert!(used.wall_ms < 60_000, "{used:?}");
+}
+
+// ---- A journal in trouble --------------------------------------------------------------------------------------------
+
+/// The n-th commit of a call fails for ever: whichever it is, a program runs only behind a durable `tool.started`, and what ran is attested
+/// by this daemon or the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn whichever_commit_of_a_call_fails_nothing_runs_that_was_not_recorded_as_started() {
+    for nth in 1..=4 {
+        let faults = Arc::new(Faults::default());
+        let lab = Plan::default().policies(ALLOW_ALL).faults(&faults).open().await;
+        let call = lab.command(["touch", "marker"]);
+        let id = call.call;
+        let mut seen = 0;
+        faults.fail_commits(move |_| {
+            seen += 1;
+            (seen >= nth).then(|| Trouble::Damaged("a fault".to_owned()))
+        });
+        let outcome = tokio::time::timeout(Duration::from_secs(20), lab.gate.run(call)).await.unwrap();
+        let story = lab.story(id).await;
+        let (ran, was_started) = (lab.read("marker").is_some(), story.contains(&RecordKind::ToolStarted));
+        assert!(!ran || was_started, "commit {nth}: {story:?}");
+        match outcome {
+            Ok(_) => assert!(story.contains(&RecordKind::ToolAttested)),
+            Err(Refusal::Unattested(_)) => {
+                faults.heal();
+                let after = lab.crash().await;
+                assert_eq!(after.gate.recover().await.unwrap().interrupted, 1);
+                assert_eq!(after.story(id).await.last(), Some(&RecordKind::ToolAttested));
+            }
+            Err(refusal) => assert!(matches!(refusal, Refusal::Journal(_)) && !ran, "commit {nth}: {refusal:?}"),
+        }
+    }
+}
+
+// ---- What tests share ------------------------------------------------------------------------------------------------
+
+fn has(transaction: &Transaction, kind: RecordKind) -> bool {
+    transaction.records.iter().any(|record| record.kind == kind)
+}
+
+fn count(story: &[RecordKind], kind: RecordKind) -> usize {
+    story.iter().filter(|one| **one == kind).count()
+}
+
+async fn approval_state(lab: &Lab, id: ApprovalId) -> ApprovalState {
+    lab.journal.approval(id).await.unwrap().unwrap().state
+}
+
+async fn started(lab: &Lab, id: CallId) {
+    until(|| async { lab.story(id).await.contains(&RecordKind::ToolStarted) }).await;
+}
+
+async fn ended<T>(running: tokio::task::JoinHandle<T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), running).await.expect("the call hangs").unwrap()
+}
+
+async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    for _ in 0..2_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never came to that");
+}
