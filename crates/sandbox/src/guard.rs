@@ -142,7 +142,10 @@ fn is_loader(name: &str) -> bool {
 fn is_script(file: &Path) -> bool {
     let mut start = [0; 2];
     // A file that only may be executed cannot be a script: its interpreter could not read it either.
-    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
+    // SECURITY: somebody may put a named pipe in its place meanwhile, and opening that would wait for a writer for ever.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(file, flags, Mode::empty()).map_err(io::Error::from).map(File::from);
+    opened.and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
 }
 
 fn file_name(path: &Path) -> &str {
@@ -176,4 +179,20 @@ fn follow(path: &AbsolutePath) -> PathBuf {
         }
     }
     whole.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_program_does_not_hold_up_the_check() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("tool");
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, Mode::from_raw_mode(0o755), 0).unwrap();
+        let (done, checked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(is_script(&pipe)));
+        assert_eq!(checked.recv_timeout(std::time::Duration::from_secs(5)), Ok(false));
+    }
 }
