@@ -1,7 +1,7 @@
 //! `fs.search`: lines of the workspace's files that hold a text or match a regular expression.
 //!
 //! Follows no link, and passes by `.git`, large files and files that are not UTF-8; it tells how many. The expression engine runs in
-//! time linear to the text, and the size of the compiled expression is bounded.
+//! time linear to the text, and the size of the compiled expression and the length of a line are bounded.
 
 use globset::{GlobBuilder, GlobMatcher};
 use palyra_policy::Touch;
@@ -38,7 +38,7 @@ impl FsSearch {
             "additionalProperties": false
         });
         let description = "Searches the files of the workspace line by line. Passes by `.git`, links, files over 4 MiB \
-            and files that are not UTF-8.";
+            and files that are not UTF-8. Of a very long line the beginning is searched; `truncated` tells of it.";
         ToolDefinition::new(metadata, description, schema).map(Self)
     }
 }
@@ -103,9 +103,10 @@ pub(super) fn perform(
         }
         walked => walked?,
     };
-    let Tally { files, binary, large, withheld, unreadable } = search.tally;
+    let Tally { files, binary, large, withheld, unreadable, cut } = search.tally;
+    let truncated = !whole || walk.incomplete > 0 || cut > 0;
     Ok(json!({
-        "path": start, "matches": search.matches, "files_searched": files, "truncated": !whole || walk.incomplete > 0,
+        "path": start, "matches": search.matches, "files_searched": files, "truncated": truncated,
         "skipped": { "binary": binary, "large": large, "unreadable": unreadable },
         "withheld": withheld + walk.withheld,
     }))
@@ -133,6 +134,8 @@ struct Tally {
     large: usize,
     withheld: usize,
     unreadable: usize,
+    /// Lines that were matched in part.
+    cut: usize,
 }
 
 impl Search<'_> {
@@ -187,10 +190,21 @@ impl Search<'_> {
             return Ok(Next::On);
         };
         self.tally.files += 1;
+        let mut since_a_look = 0;
         for (index, line) in text.lines().enumerate() {
-            if index % LINES_BETWEEN_LOOKS == 0 {
+            if since_a_look >= LONGEST_LINE {
                 self.heed.go_on()?;
+                since_a_look = 0;
             }
+            // SECURITY: nothing stops the engine within a line, and the time it takes grows with the line and with the expression.
+            let line = match line.get(..line.floor_char_boundary(LONGEST_LINE)) {
+                Some(start) if start.len() < line.len() => {
+                    self.tally.cut += 1;
+                    start
+                }
+                _ => line,
+            };
+            since_a_look += line.len().saturating_add(LOOK_COST);
             if self.pattern.is_match(line) && !self.tell(name, index + 1, line) {
                 return Ok(Next::Enough);
             }
@@ -250,5 +264,8 @@ const MATCH_COST: u64 = 48;
 /// How large a compiled expression may be.
 const COMPILED: usize = 1 << 20;
 
-/// How many lines are matched between two looks at whether to stop.
-const LINES_BETWEEN_LOOKS: usize = 4096;
+/// How many bytes of a line are matched, and about how many between two looks at whether to stop.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// What a line counts towards the next look besides its length.
+const LOOK_COST: usize = 16;

@@ -214,6 +214,26 @@ fn swapping_a_directory_and_a_link_never_reveals_or_changes_what_is_outside() {
 }
 
 #[test]
+fn a_search_that_is_told_to_stop_does_not_sit_in_a_costly_line() {
+    let lab = Lab::new();
+    // No automaton of a bearable size knows this expression, so each byte costs a step for each of its repetitions.
+    let mut random = 1_u32;
+    let mut letter = || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if random >> 31 == 0 { b'a' } else { b'b' }
+    };
+    lab.write("minified.js", (0..4 << 20).map(|_| letter()).collect::<Vec<u8>>());
+    let search = |pattern: &str| lab.file_work("fs.search", json!({"pattern": pattern, "regex": true})).unwrap();
+    let costly = search("[ab]*a[ab]{300}[^ab]");
+    let begun = Instant::now();
+    let stop = || begun.elapsed() > Duration::from_secs(1);
+    let heed = Heed { stop: &stop, may_read: &|_| true };
+    let _ = perform(&costly, &lab.workspace, &OutputCaps::default(), heed);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(lab.perform(&search("c")).unwrap()["truncated"], json!(true), "a line that is searched in part is told");
+}
+
+#[test]
 fn a_state_directory_inside_the_workspace_is_absent() {
     let lab = Lab::new();
     symlink("state", lab.inside("alias")).unwrap();
