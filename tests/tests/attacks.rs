@@ -72,6 +72,44 @@ async fn whatever_becomes_of_a_call_nothing_stays_reserved() {
     assert!(used.wall_ms < 60_000, "{used:?}");
 }
 
+// ---- Answers and what they cover -------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_is_too_large_to_be_digested_does_not_change_behind_an_approval() {
+    let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").open().await;
+    let padded = |command: &str| format!("{command}\nexit\n{}", "#".repeat(17 << 20));
+    lab.write("build.sh", &padded("echo good"));
+    let running = lab.propose(lab.command(["sh", "build.sh"]));
+    let question = lab.asked(1).await.remove(0);
+    lab.write("build.sh", &padded("echo evil"));
+    lab.approve(question.id, DecisionScope::Once).await.unwrap();
+    let refused = ended(running).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Mismatch { .. }), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_behind_many_other_files_does_not_change_behind_an_approval() {
+    let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").open().await;
+    let mut argv = vec!["make".to_owned()];
+    for n in 0..70 {
+        lab.write(&format!("file{n}"), "");
+        argv.push(format!("file{n}"));
+    }
+    lab.write("evil.mk", "all:");
+    argv.extend(["-f", "evil.mk"].map(str::to_owned));
+    let running = lab.propose(lab.call("process.run", json!({ "command": argv })));
+    // Not every machine has `make`; nothing can be swapped where nothing runs.
+    while !running.is_finished() && lab.gate.pending_approvals(None, 1).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    if let Some(question) = lab.gate.pending_approvals(None, 1).await.unwrap().pop() {
+        lab.write("evil.mk", "all:\n\ttouch marker");
+        lab.approve(question.id, DecisionScope::Once).await.unwrap();
+        let refused = ended(running).await.unwrap_err();
+        assert!(matches!(refused, Refusal::Mismatch { .. }), "{refused:?}");
+    }
+}
+
 // ---- A journal in trouble --------------------------------------------------------------------------------------------
 
 /// The n-th commit of a call fails for ever: whichever it is, a program runs only behind a durable `tool.started`, and what ran is attested

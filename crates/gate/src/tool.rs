@@ -215,6 +215,9 @@ pub struct Script {
     pub path: AbsolutePath,
     /// The digest of its content; absent if it is too large, or one of too many.
     pub sha256: Option<Sha256Digest>,
+    /// For one whose content is not digested: the digest of which file it is, how long it is and when it was last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Sha256Digest>,
 }
 
 /// Something to do with the files of the workspace.

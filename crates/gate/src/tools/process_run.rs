@@ -10,6 +10,7 @@ use palyra_types::{
     AbsolutePath, HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolMetadata,
     process::{is_interpreter, is_launcher},
 };
+use rustix::fs::Stat;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -147,17 +148,28 @@ fn read_host(text: &str) -> Result<HostPort, IntendError> {
 
 /// Every argument that names a file of the workspace, since which of them is the script depends on the interpreter.
 fn find_scripts(args: &[String], cwd: &AbsolutePath, workspace: &Workspace) -> Vec<Script> {
-    let mut scripts: BTreeMap<AbsolutePath, Option<Sha256Digest>> = BTreeMap::new();
+    let mut scripts: BTreeMap<AbsolutePath, Script> = BTreeMap::new();
     let named = args.iter().filter(|arg| !arg.is_empty() && !arg.starts_with('-'));
     for found in named.filter_map(|arg| workspace.resolve_below(cwd, arg).ok()) {
         if found.kind == Kind::File && !scripts.contains_key(&found.path) {
-            let pinned = scripts.len() < MOST_SCRIPTS && found.size <= LARGEST_SCRIPT;
-            let sha256 = pinned.then(|| workspace.open_file(&found.path).ok()).flatten();
-            let sha256 = sha256.and_then(|(file, _)| digest_of(file, LARGEST_SCRIPT).ok().flatten());
-            scripts.insert(found.path, sha256);
+            let digested = scripts.len() < MOST_SCRIPTS && found.size <= LARGEST_SCRIPT;
+            let opened = workspace.open_file(&found.path).ok();
+            // SECURITY: a script that is padded, or hidden behind many others, must not change behind an approval either.
+            let stamp = opened.as_ref().map(|(_, status)| stamp(status));
+            let sha256 =
+                opened.filter(|_| digested).and_then(|(file, _)| digest_of(file, LARGEST_SCRIPT).ok().flatten());
+            let stamp = stamp.filter(|_| sha256.is_none());
+            scripts.insert(found.path.clone(), Script { path: found.path, sha256, stamp });
         }
     }
-    scripts.into_iter().map(|(path, sha256)| Script { path, sha256 }).collect()
+    scripts.into_values().collect()
+}
+
+/// The time of the last change of an inode is the kernel's own: it can be neither set nor kept by whoever writes the file.
+fn stamp(status: &Stat) -> Sha256Digest {
+    let Stat { st_dev, st_ino, st_size, st_mtime, st_mtime_nsec, st_ctime, st_ctime_nsec, .. } = status;
+    let numbers = format!("{st_dev} {st_ino} {st_size} {st_mtime} {st_mtime_nsec} {st_ctime} {st_ctime_nsec}");
+    Sha256Digest::of(numbers.as_bytes())
 }
 
 /// How many bytes the words of a command take at most, each with its end.

@@ -74,7 +74,8 @@ fn a_program_of_the_workspace_is_pinned_and_one_of_the_system_is_not() {
 fn the_scripts_of_an_interpreter_are_pinned_whatever_options_stand_before_them() {
     let lab = Lab::new();
     lab.write("ci/run.sh", "echo 1");
-    let pinned = [Script { path: absolute(&lab.inside("ci/run.sh")), sha256: Some(Sha256Digest::of(b"echo 1")) }];
+    let pinned =
+        [Script { path: absolute(&lab.inside("ci/run.sh")), sha256: Some(Sha256Digest::of(b"echo 1")), stamp: None }];
     for command in [json!(["sh", "-o", "errexit", "run.sh"]), json!(["env", "sh", "./run.sh"])] {
         assert_eq!(lab.process(json!({"command": command, "cwd": "ci"})).unwrap().scripts, pinned);
     }
