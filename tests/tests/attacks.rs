@@ -72,6 +72,19 @@ async fn whatever_becomes_of_a_call_nothing_stays_reserved() {
     assert!(used.wall_ms < 60_000, "{used:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_call_of_a_run_keeps_no_more_output_than_the_budget_has_left() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    lab.write("large", &"x".repeat(10_000));
+    for call in [lab.command(["cat", "large"]), lab.call("fs.read", json!({ "path": "large" }))] {
+        let run = lab.open_run(Some(Charge { calls: 9, wall_ms: 60_000, output_bytes: 100 })).await;
+        let done = lab.gate.run(palyra_gate::ToolProposal { run, ..call }).await.unwrap();
+        let used = lab.used(run).await;
+        assert!(used.output_bytes < 1_000, "{used:?}");
+        assert!(text(&done).contains("xxx"), "{}", text(&done));
+    }
+}
+
 // ---- Answers and what they cover -------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]

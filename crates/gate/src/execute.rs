@@ -155,7 +155,8 @@ async fn run_process(
     Executed {
         ending,
         detail,
-        output: Output::of_process(outcome),
+        // What is left of the run's budget may be less than the plan keeps.
+        output: Output::of_process(outcome).within(facts.reserved.output_bytes),
         executor: TIER_B_EXECUTOR,
         layers,
         not_enforced: Some(TIER_B_DOES_NOT),
@@ -196,13 +197,15 @@ async fn work_on_files(facts: &CallFacts, work: FileWork, wall_ms: u64, executor
         return Executed::unknown(Ending::NotStarted, "the call has no workspace");
     };
     let limit = Duration::from_millis(wall_ms.min(facts.reserved.wall_ms));
+    let caps =
+        OutputCaps { bytes: OutputCaps::default().bytes.min(facts.reserved.output_bytes), ..OutputCaps::default() };
     let begun = Instant::now();
     let (stop, may_read) = (executor.stop.clone(), Arc::clone(&executor.may_read));
     let cancelled = executor.stop.clone();
     let work = tokio::task::spawn_blocking(move || {
         let heed =
             Heed { stop: &|| stop.borrow().is_some() || begun.elapsed() >= limit, may_read: &|path| may_read(path) };
-        files::perform(&work, &workspace, &OutputCaps::default(), heed)
+        files::perform(&work, &workspace, &caps, heed)
     });
     match work.await {
         Ok(Ok(value)) => in_daemon(Ending::Completed, None, Output::Value { value }),

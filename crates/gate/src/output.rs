@@ -53,6 +53,15 @@ impl Output {
         Self::Process { exit_code, signal, stdout: outcome.stdout.into(), stderr: outcome.stderr.into() }
     }
 
+    /// The same, with no more kept than this many bytes of both streams together, standard output first.
+    pub(crate) fn within(mut self, most: u64) -> Self {
+        if let Self::Process { stdout, stderr, .. } = &mut self {
+            stdout.keep(most);
+            stderr.keep(most.saturating_sub(stdout.kept()));
+        }
+        self
+    }
+
     /// The digest of all of it, or nothing for nothing.
     #[must_use]
     pub fn digest(&self) -> Option<Sha256Digest> {
@@ -105,6 +114,10 @@ impl Output {
 }
 
 impl Bytes {
+    fn keep(&mut self, most: u64) {
+        self.bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    }
+
     fn kept(&self) -> u64 {
         u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
     }
