@@ -123,6 +123,14 @@ async fn a_script_behind_many_other_files_does_not_change_behind_an_approval() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stronger_way_to_run_is_taken_even_if_the_weaker_one_is_listed_first() {
+    let plans = "[sandbox]\nplans = [{ tier = \"b\", egress = \"none\" }, { tier = \"b\", egress = \"preflight\" }]";
+    let lab = Plan::default().policies(ALLOW_ALL).config(plans).open().await;
+    let done = lab.gate.run(lab.command(["true"])).await.unwrap();
+    assert_eq!(done.receipt.attestation.egress, Some(EgressEnforcementMode::Preflight));
+}
+
 // ---- A journal in trouble --------------------------------------------------------------------------------------------
 
 /// The n-th commit of a call fails for ever: whichever it is, a program runs only behind a durable `tool.started`, and what ran is attested

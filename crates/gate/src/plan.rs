@@ -144,7 +144,10 @@ pub(crate) struct Machine<'a> {
 pub(crate) fn candidates(work: &Work, root: Option<&AbsolutePath>, machine: &Machine<'_>) -> (Vec<Plan>, Vec<Unfit>) {
     let (Work::Process(work), Some(root)) = (work, root) else { return (vec![Plan::Daemon], Vec::new()) };
     let (mut plans, mut unfit) = (Vec::new(), Vec::new());
-    for candidate in &machine.config.plans {
+    // Whoever lists the weaker one first still gets the stronger one where policy lets it run.
+    let mut strongest_first: Vec<&Candidate> = machine.config.plans.iter().collect();
+    strongest_first.sort_by_key(|candidate| std::cmp::Reverse((candidate.tier, candidate.egress)));
+    for candidate in strongest_first {
         let plan = fitness(work, candidate, machine).and_then(|()| {
             let process = process_plan(work, root, *candidate, machine);
             // What the sandbox would refuse is not worth a question.
