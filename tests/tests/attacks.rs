@@ -131,6 +131,43 @@ async fn the_stronger_way_to_run_is_taken_even_if_the_weaker_one_is_listed_first
     assert_eq!(done.receipt.attestation.egress, Some(EgressEnforcementMode::Preflight));
 }
 
+// ---- The PIN ---------------------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_can_neither_unlock_answering_nor_lock_people_out_of_it() {
+    let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").open().await;
+    let agent = Answerer { principal: Principal::parse("agent:claude").unwrap(), ..owner() };
+    for pin in ["482913", "000000", "000001", "000002", "000003", "000004", "000005"] {
+        assert_eq!(lab.gate.unlock(&agent, pin).await, Err(AnswerError::Agent));
+    }
+    lab.gate.unlock(&owner(), "482913").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_one_person_unlocked_is_not_unlocked_for_another_who_names_it() {
+    let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").open().await;
+    let running = lab.propose(lab.command(["true"]));
+    let id = lab.asked(1).await.remove(0).id;
+    lab.gate.unlock(&owner(), "482913").await.unwrap();
+    let other = Answerer { principal: Principal::parse("user:bob@operator").unwrap(), ..owner() };
+    let answer = Answer::Approve(DecisionScope::Once);
+    assert_eq!(lab.gate.answer(id, &answer, &other).await, Err(AnswerError::PinNeeded));
+    lab.approve(id, DecisionScope::Once).await.unwrap();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unlocking_that_cannot_be_recorded_does_not_count() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").faults(&faults).open().await;
+    let _running = lab.propose(lab.command(["true"]));
+    let id = lab.asked(1).await.remove(0).id;
+    faults.fail_commits(|_| Some(Trouble::DiskFull));
+    assert!(lab.gate.unlock(&owner(), "482913").await.is_err());
+    faults.heal();
+    assert_eq!(lab.approve(id, DecisionScope::Once).await, Err(AnswerError::PinNeeded));
+}
+
 // ---- A journal in trouble --------------------------------------------------------------------------------------------
 
 /// The n-th commit of a call fails for ever: whichever it is, a program runs only behind a durable `tool.started`, and what ran is attested

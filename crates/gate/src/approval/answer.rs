@@ -3,7 +3,7 @@
 //! Guarantees: an agent never answers; nobody answers their own call, or one made on their behalf, but a person at a terminal where policy lets
 //! them; policy is asked about every answer; a question is answered once, and whoever is late is told so.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use palyra_journal::{
     CommitError, NewRecord, RecordKind,
@@ -41,6 +41,13 @@ pub struct Answerer {
     pub device: Option<DeviceId>,
     /// The session of answering, which a PIN unlocks.
     pub session: String,
+}
+
+impl Answerer {
+    /// What a PIN unlocks: this session of this principal. The name of a session is no secret.
+    fn presence(&self) -> String {
+        format!("{}\n{}", self.principal, self.session)
+    }
 }
 
 /// What they say.
@@ -119,11 +126,27 @@ impl Gate {
     /// When the PIN is wrong or none is set.
     pub async fn unlock(&self, by: &Answerer, pin: &str) -> Result<(), AnswerError> {
         let inner = &self.inner;
-        let Some(presence) = &inner.presence else { return Err(AnswerError::NoPin) };
-        let outcome = presence.unlock(&by.session, pin, inner.clock.as_ref());
+        // SECURITY: wrong guesses lock the PIN for everybody, so an agent does not get to guess.
+        if by.principal.kind() == PrincipalKind::Agent {
+            return Err(AnswerError::Agent);
+        }
+        if inner.presence.is_none() {
+            return Err(AnswerError::NoPin);
+        }
+        let (shared, session, pin) = (Arc::clone(inner), by.presence(), pin.to_owned());
+        // Hashing takes a processor for a while, which the other calls need.
+        let outcome = tokio::task::spawn_blocking(move || match &shared.presence {
+            Some(presence) => Ok(presence.unlock(&session, &pin, shared.clock.as_ref())),
+            None => Err(AnswerError::NoPin),
+        });
+        let outcome = outcome.await.map_err(internal)??;
         let told = serde_json::json!({ "by": by.principal.to_string(), "unlocked": outcome.is_ok() });
         let record = inner.record(RecordKind::PresenceChecked, palyra_journal::Subject::default(), &told)?;
-        inner.commit(vec![record], Vec::new()).await.map_err(Refusal::from)?;
+        if let Err(error) = inner.commit(vec![record], Vec::new()).await {
+            // Nobody could tell later who answered with whose PIN.
+            inner.presence.iter().for_each(|presence| presence.lock(&by.presence()));
+            return Err(Refusal::from(error).into());
+        }
         Ok(outcome?)
     }
 
@@ -220,7 +243,7 @@ impl Inner {
         match (settings.config.approvals.presence, &self.presence) {
             (Presence::None, _) => Ok(()),
             (Presence::Pin, None) => Err(AnswerError::NoPin),
-            (Presence::Pin, Some(pin)) if pin.is_unlocked(&by.session, self.clock.as_ref()) => Ok(()),
+            (Presence::Pin, Some(pin)) if pin.is_unlocked(&by.presence(), self.clock.as_ref()) => Ok(()),
             (Presence::Pin, Some(_)) => Err(AnswerError::PinNeeded),
         }
     }
