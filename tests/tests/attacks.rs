@@ -88,6 +88,24 @@ async fn the_last_call_of_a_run_keeps_no_more_output_than_the_budget_has_left() 
 // ---- Answers and what they cover -------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wildcard_for_calls_on_behalf_of_one_user_does_not_cover_those_for_another() {
+    let lab = Lab::new().await;
+    let for_user = |argv, user: Option<&str>| {
+        let mut call = lab.command::<2>(argv);
+        call.on_behalf_of = user.map(|user| Principal::parse(user).unwrap());
+        call
+    };
+    let scope = DecisionScope::Session { pattern: Pattern::Trailing { fixed: 0 } };
+    lab.approved(for_user(["echo", "a"], Some("user:eve")), scope).await.unwrap();
+    assert_eq!(text(&lab.gate.run(for_user(["echo", "b"], Some("user:eve"))).await.unwrap()), "b\n");
+    for (count, other) in [Some("user:ada"), None].into_iter().enumerate() {
+        let _asks = lab.propose(for_user(["echo", "c"], other));
+        let asked = lab.asked(count + 1).await.pop().unwrap();
+        assert_eq!(asked.on_behalf_of.map(|user| user.to_string()).as_deref(), other);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_is_too_large_to_be_digested_does_not_change_behind_an_approval() {
     let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").open().await;
     let padded = |command: &str| format!("{command}\nexit\n{}", "#".repeat(17 << 20));

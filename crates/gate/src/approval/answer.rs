@@ -272,6 +272,7 @@ impl Inner {
             scope,
             covers: cover.shown(&prompt.summary),
             workspace: prompt.workspace.clone(),
+            on_behalf_of: prompt.on_behalf_of.clone(),
             definition: document.definition,
             cover,
             bounds: prompt.plan.bounds(),

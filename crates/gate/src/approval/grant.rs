@@ -1,6 +1,6 @@
 //! Answers that hold for more than one call: for a session, or for some time.
 //!
-//! Guarantees: a grant covers the same principal in the same session and workspace with the same tool, exactly the same work or a trailing
+//! Guarantees: a grant covers the same principal for the same user in the same session and workspace with the same tool, exactly the same work or a trailing
 //! wildcard that was shown, and a plan that is equal or narrower; never a program that runs what it is handed by wildcard; a new start of the
 //! machine ends it if it was for the session; and it replaces the question only, so policy is asked anew for every call.
 
@@ -42,6 +42,9 @@ pub(crate) struct GrantDocument {
     pub(crate) scope: DecisionScope,
     pub(crate) covers: String,
     pub(crate) workspace: Option<WorkspaceName>,
+    /// The user that the call was made for. Whoever may not approve their own calls must not get by with what was given for another's.
+    #[serde(default)]
+    pub(crate) on_behalf_of: Option<Principal>,
     pub(crate) definition: Sha256Digest,
     pub(crate) cover: Cover,
     pub(crate) bounds: Bounds,
@@ -57,6 +60,8 @@ pub(crate) enum Cover {
     /// This program with these first arguments.
     Trailing {
         program: AbsolutePath,
+        #[serde(default)]
+        leads_to: Option<AbsolutePath>,
         program_sha256: Option<Sha256Digest>,
         argv0: String,
         args: Vec<String>,
@@ -113,6 +118,7 @@ impl GrantDocument {
 
     fn covers(&self, call: &Covered<'_>) -> bool {
         self.workspace == call.proposal.workspace
+            && same(self.on_behalf_of.as_ref(), call.proposal.on_behalf_of.as_ref())
             && self.definition == call.definition
             && self.bounds.covers(&call.plan.bounds())
             && self.cover.covers(call)
@@ -133,6 +139,7 @@ impl Cover {
         let args = work.args.get(..fixed).ok_or(PatternError::TooFewArguments { given: work.args.len(), fixed })?;
         Ok(Self::Trailing {
             program: work.program.clone(),
+            leads_to: work.leads_to.clone(),
             program_sha256: work.program_sha256,
             argv0: work.argv0.clone(),
             args: args.to_vec(),
@@ -155,11 +162,12 @@ impl Cover {
     fn covers(&self, call: &Covered<'_>) -> bool {
         match (self, call.work) {
             (Self::Exact { intent }, _) => *intent == call.action.intent,
-            (Self::Trailing { program, program_sha256, argv0, args, cwd, env }, Work::Process(work)) => {
+            (Self::Trailing { program, leads_to, program_sha256, argv0, args, cwd, env }, Work::Process(work)) => {
                 // SECURITY: a program that runs what it is handed is never covered, even if it became one since.
                 !runs_what_it_is_handed(work)
                     && work.stdin_sha256.is_none()
                     && *program == work.program
+                    && *leads_to == work.leads_to
                     && *program_sha256 == work.program_sha256
                     && *argv0 == work.argv0
                     && work.args.starts_with(args)
@@ -169,6 +177,12 @@ impl Cover {
             (Self::Trailing { .. }, Work::Files(_) | Work::Report { .. }) => false,
         }
     }
+}
+
+/// Whether both are nobody, or the same. Roles come and go, and do not count.
+fn same(one: Option<&Principal>, other: Option<&Principal>) -> bool {
+    let name = |principal: &Principal| (principal.kind(), principal.id().clone());
+    one.map(name) == other.map(name)
 }
 
 fn runs_what_it_is_handed(work: &ProcessWork) -> bool {
