@@ -106,6 +106,23 @@ async fn a_wildcard_for_calls_on_behalf_of_one_user_does_not_cover_those_for_ano
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_comes_of_the_others_does_not_hide_that_the_first_was_answered() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let calls: Vec<_> = (0..3).map(|_| lab.propose(lab.command(["echo", "same"]))).collect();
+    let first = lab.asked(3).await[0].id;
+    let mut answers = 0;
+    faults.fail_commits(move |transaction| {
+        answers += u32::from(has(transaction, RecordKind::ApprovalResolved));
+        (answers > 1 && has(transaction, RecordKind::ApprovalResolved)).then_some(Trouble::DiskFull)
+    });
+    let answered = lab.gate.answer_together(first, &Answer::Approve(DecisionScope::Once), &owner()).await.unwrap();
+    assert_eq!(answered.iter().map(|record| record.id).collect::<Vec<_>>(), [first]);
+    faults.heal();
+    calls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_is_too_large_to_be_digested_does_not_change_behind_an_approval() {
     let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").open().await;
     let padded = |command: &str| format!("{command}\nexit\n{}", "#".repeat(17 << 20));

@@ -109,12 +109,11 @@ impl Gate {
         let store = &self.inner.store;
         let row = store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
         let mut answered = vec![self.inner.answer(&row, answer, by).await?];
-        for other in store.pending_with(row.digest).await.map_err(Refusal::from)? {
-            match self.inner.answer(&other, answer, by).await {
-                Ok(record) => answered.push(record),
-                // Somebody else was quicker with this one.
-                Err(AnswerError::TooLate(_)) => {}
-                Err(error) => return Err(error),
+        // The first is answered whatever comes of the others. One that somebody else was quicker with, or that cannot be recorded, is as it
+        // was.
+        for other in store.pending_with(row.digest).await.unwrap_or_default() {
+            if let Ok(record) = self.inner.answer(&other, answer, by).await {
+                answered.push(record);
             }
         }
         Ok(answered)
