@@ -236,6 +236,22 @@ async fn whichever_commit_of_a_call_fails_nothing_runs_that_was_not_recorded_as_
     }
 }
 
+// ---- Policy about what is found on the way ---------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_about_a_device_holds_for_what_a_search_finds_too() {
+    let forbid = "@id(\"allow-all\") permit (principal, action, resource);
+                  @id(\"not-from-there\") forbid (principal, action == Palyra::Action::\"fs.read\", resource) \
+                  when { context has device_id && context.device_id == \"phone\" && resource.path like \"*/private/*\" };";
+    let lab = Plan::default().policies(forbid).open().await;
+    std::fs::create_dir(lab.workspace().join("private")).unwrap();
+    lab.write("private/key", "canary");
+    let mut call = lab.call("fs.search", json!({ "pattern": "canary" }));
+    call.device = Some(DeviceId::parse("phone").unwrap());
+    let found = text(&lab.gate.run(call).await.unwrap());
+    assert!(!found.contains("\"text\""), "{found}");
+}
+
 // ---- What tests share ------------------------------------------------------------------------------------------------
 
 fn has(transaction: &Transaction, kind: RecordKind) -> bool {

@@ -8,7 +8,7 @@ use palyra_journal::{
     CommitError, NewRecord, RecordKind,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict},
 };
-use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
+use palyra_policy::{PolicyRequest, Verdict};
 use palyra_types::{
     AbsolutePath, Action, Resource, Sha256Digest, Timestamp,
     id::{ApprovalId, AttestationId},
@@ -25,7 +25,7 @@ use crate::{
     },
     attest::{Completed, Ending, Receipt, ToolAttestation},
     deadline::Deadline,
-    decide::{Security, ToolDecision, evaluate_tool_proposal_security, recorded_request},
+    decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, execute_tool_call},
     gate::{Cancel, Inner, Settings, internal},
     permit::{Approver, CallFacts, Permit},
@@ -34,7 +34,7 @@ use crate::{
     proposal::ToolProposal,
     refusal::{CancelCause, Refusal},
     risk,
-    tool::{Intent, Place},
+    tool::{Intent, Place, ToolDefinition},
     workspace::Workspace,
 };
 
@@ -462,15 +462,9 @@ impl Inner {
     fn executor(&self, judged: &Judged, facts: &CallFacts, cancel: &Cancel) -> Executor {
         let (policies, settings) = (self.engine.snapshot(), Arc::clone(&judged.settings));
         let principal = judged.proposal.principal.clone();
-        let context = PolicyRequestContext {
-            workspace: judged.proposal.workspace.clone(),
-            tool_name: Some(judged.proposal.tool.clone()),
-            session_id: Some(judged.proposal.session),
-            channel: judged.proposal.channel.clone(),
-            on_behalf_of: judged.proposal.on_behalf_of.clone(),
-            posture: judged.decision.posture,
-            ..PolicyRequestContext::at(facts.started_at)
-        };
+        let tool = self.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
+        // The whole context of the call: a rule about a device, a token or a run holds for what is found on the way, too.
+        let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, facts.started_at);
         let approved = facts.approver.is_some();
         let may_read = move |path: &AbsolutePath| {
             let resource = Resource::Path(path.clone());

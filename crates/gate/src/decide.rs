@@ -118,13 +118,26 @@ pub fn recorded_request(
     tool: &ToolMetadata,
     now: Timestamp,
 ) -> RequestDocument {
-    let mut context = bare_context(proposal, intent, now);
-    context.posture = decision.posture;
-    context.capabilities.clone_from(&tool.capabilities);
-    if let Some(plan) = &decision.plan {
-        (context.tier, context.egress) = (plan.tier(), plan.egress());
-    }
+    let context = context_of(proposal, intent, decision, Some(tool), now);
     RequestDocument::record(&call_request(proposal, intent), &context)
+}
+
+/// The context that a call was decided in.
+pub(crate) fn context_of(
+    proposal: &ToolProposal,
+    intent: &Intent,
+    decision: &ToolDecision,
+    tool: Option<&ToolMetadata>,
+    now: Timestamp,
+) -> PolicyRequestContext {
+    let plan = decision.plan.as_ref();
+    PolicyRequestContext {
+        capabilities: tool.map(|tool| tool.capabilities.clone()).unwrap_or_default(),
+        posture: decision.posture,
+        tier: plan.and_then(Plan::tier),
+        egress: plan.and_then(Plan::egress),
+        ..bare_context(proposal, intent, now)
+    }
 }
 
 fn call_request(proposal: &ToolProposal, intent: &Intent) -> CallRequest {
