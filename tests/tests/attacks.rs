@@ -88,6 +88,22 @@ async fn the_last_call_of_a_run_keeps_no_more_output_than_the_budget_has_left() 
 // ---- Answers and what they cover -------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rule_about_the_time_is_judged_by_the_time_of_the_start_not_of_the_question() {
+    let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-03-02T09:59:00Z").unwrap()));
+    let until_ten = "@id(\"until-ten\") permit (principal, action, resource) \
+                     when { context.approved && context.now < datetime(\"2026-03-02T10:00:00Z\") };
+                     @id(\"answering\") permit (principal is Palyra::User, action, resource);";
+    let config = "[policy]\npreset = \"none\"\nallow_sensitive_tools = true\nallowlisted_tools = []";
+    let lab = Plan::default().clock(&clock).policies(until_ten).config(config).open().await;
+    let running = lab.propose(lab.command(["touch", "marker"]));
+    let question = lab.asked(1).await.remove(0);
+    clock.advance(90_000);
+    lab.approve(question.id, DecisionScope::Once).await.unwrap();
+    assert_eq!(ended(running).await.unwrap_err().code(), "denied_by_policy");
+    assert_eq!(lab.read("marker"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wildcard_for_calls_on_behalf_of_one_user_does_not_cover_those_for_another() {
     let lab = Lab::new().await;
     let for_user = |argv, user: Option<&str>| {

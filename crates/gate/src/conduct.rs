@@ -341,7 +341,10 @@ impl Inner {
         // Policy, posture, program and files are looked at anew: an answer is about what was shown, not about what has become of it.
         let found = match cancel.already() {
             Some(cause) => Err(Refusal::Cancelled(cause)),
-            None => self.judge(proposal, proposed_at).await.and_then(|judged| still_approved(judged, document)),
+            None => {
+                let judged = self.judge(proposal, self.clock.now()).await;
+                judged.and_then(|judged| still_approved(Judged { proposed_at, ..judged }, document))
+            }
         };
         let judged = match found {
             Ok(judged) => judged,
