@@ -34,6 +34,18 @@ const REFUSED: [RecordKind; 2] = [RecordKind::ToolProposed, RecordKind::ToolDeci
 // ---- Ids -------------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
+async fn proposing_the_id_of_a_running_call_again_does_not_put_it_out_of_reach() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    let call = lab.command(["sleep", "60"]);
+    let (id, again) = (call.call, call.clone());
+    let running = lab.propose(call);
+    started(&lab, id).await;
+    assert_eq!(lab.gate.run(again).await, Err(Refusal::Repeated));
+    assert!(lab.gate.cancel(id, &owner().principal), "the running call cannot be cancelled any more");
+    assert_eq!(ended(running).await.unwrap().receipt.attestation.ending, Ending::Cancelled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_proposals_with_one_id_one_runs() {
     let lab = Plan::default().policies(ALLOW_ALL).open().await;
     let call = lab.call("fs.write", json!({ "path": "log", "content": "x", "mode": "append" }));
@@ -250,6 +262,19 @@ async fn whichever_commit_of_a_call_fails_nothing_runs_that_was_not_recorded_as_
             Err(refusal) => assert!(matches!(refusal, Refusal::Journal(_)) && !ran, "commit {nth}: {refusal:?}"),
         }
     }
+}
+
+// ---- Restarts and reloads --------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recovering_twice_leaves_the_calls_of_this_daemon_alone() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    let call = lab.command(["sleep", "1"]);
+    let (id, running) = (call.call, lab.propose(call));
+    started(&lab, id).await;
+    assert_eq!(lab.gate.recover().await.unwrap(), Recovered::default());
+    assert_eq!(ended(running).await.unwrap().receipt.attestation.ending, Ending::Completed);
+    assert_eq!(count(&lab.story(id).await, RecordKind::ToolAttested), 1);
 }
 
 // ---- Policy about what is found on the way ---------------------------------------------------------------------------

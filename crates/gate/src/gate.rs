@@ -9,7 +9,7 @@
 //! stopped, and attested if it had begun.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -262,22 +262,41 @@ impl Gate {
     /// Goes on with a call that waits for its answer.
     pub(crate) fn begin_waiting(&self, call: CallId, document: ApprovalDocument) {
         let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
-        inner.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call, cancel.clone());
+        let Some(leave) = self.enter(call, &cancel) else { return };
         let waiter = inner.waiters.wait_for(document.prompt.id);
         tokio::spawn(async move {
-            let _leave = LeaveOnDrop { inner: Arc::clone(&inner), call };
+            let _leave = leave;
             let _ = inner.await_answer(document, &waiter, cancel).await;
         });
+    }
+
+    /// Whether a call is under way in this very daemon.
+    pub(crate) fn conducts(&self, call: CallId) -> bool {
+        self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&call)
+    }
+
+    /// Makes a call known, so that it can be cancelled, until what is returned is dropped.
+    ///
+    /// SECURITY: the first call of an id keeps its place. Whoever proposes the id again would otherwise put the first out of reach.
+    fn enter(&self, call: CallId, cancel: &Cancel) -> Option<LeaveOnDrop> {
+        match self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert(cancel.clone());
+                Some(LeaveOnDrop { inner: Arc::clone(&self.inner), call })
+            }
+        }
     }
 
     /// Starts a call on a task of its own, so that it is attested whatever becomes of its caller.
     pub(crate) fn begin(&self, proposal: ToolProposal, durable: Option<oneshot::Sender<()>>) -> (Cancel, Outcome) {
         let (cancel, (done, finished)) = (Cancel::default(), oneshot::channel());
         let (inner, handle) = (Arc::clone(&self.inner), cancel.clone());
-        let call = proposal.call;
-        inner.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call, handle.clone());
+        let Some(leave) = self.enter(proposal.call, &cancel) else {
+            let _ = done.send(Err(Refusal::Repeated));
+            return (cancel, finished);
+        };
         tokio::spawn(async move {
-            let leave = LeaveOnDrop { inner: Arc::clone(&inner), call };
             let outcome = inner.conduct(proposal, handle, durable).await;
             drop(leave);
             let _ = done.send(outcome);

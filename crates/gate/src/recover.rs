@@ -38,11 +38,13 @@ impl Gate {
     pub async fn recover(&self) -> Result<Recovered, Refusal> {
         let mut recovered = Recovered::default();
         let node = self.inner.store.node();
-        for row in self.inner.store.calls_in(CallState::Started).await?.iter().filter(|row| row.node == node) {
+        // What this very daemon is about is not left behind by anybody.
+        let left_behind = |row: &&CallRow| row.node == node && !self.conducts(row.call);
+        for row in self.inner.store.calls_in(CallState::Started).await?.iter().filter(left_behind) {
             self.inner.interrupt(row).await?;
             recovered.interrupted += 1;
         }
-        for row in self.inner.store.calls_in(CallState::Waiting).await?.iter().filter(|row| row.node == node) {
+        for row in self.inner.store.calls_in(CallState::Waiting).await?.iter().filter(left_behind) {
             if self.resume(row).await? {
                 recovered.resumed += 1;
             } else {
