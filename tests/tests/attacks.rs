@@ -65,6 +65,22 @@ async fn of_many_proposals_with_one_id_one_runs() {
 // ---- Budgets ---------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_call_gives_back_what_it_did_not_use_of_the_budget() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    let call = lab.command(["sleep", "30"]);
+    let id = call.call;
+    let running = lab.propose(call);
+    started(&lab, id).await;
+    assert_eq!(lab.used(lab.run).await, Charge { calls: 1, wall_ms: 120_000, output_bytes: 2 << 20 });
+    let after = lab.crash().await;
+    running.abort();
+    after.gate.recover().await.unwrap();
+    let used = after.used(lab.run).await;
+    assert_eq!((used.calls, used.output_bytes), (1, 0));
+    assert!(used.wall_ms < 60_000, "{used:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whatever_becomes_of_a_call_nothing_stays_reserved() {
     let lab = Plan::default().config("[sandbox]\ntier_b_interpreters = \"allow\"").policies(ALLOW_ALL).open().await;
     lab.write("not-a-program", "\u{7f}ELF nonsense");

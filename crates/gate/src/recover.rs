@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use palyra_journal::{
     CommitError, RecordKind,
-    state::{ApprovalState, CallRow, CallState, Change, Waiting},
+    state::{ApprovalState, CallRow, CallState, Change, Charge, Conflict, Waiting},
 };
 use palyra_types::id::AttestationId;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
@@ -72,6 +73,25 @@ impl Gate {
 }
 
 impl Inner {
+    /// What a call that was begun took from its run's budget, and what it used of that as far as is known: at most the time since.
+    async fn reserved(&self, row: &CallRow) -> Result<Option<(Charge, Charge)>, Refusal> {
+        #[derive(Deserialize)]
+        struct Started {
+            reserved: Charge,
+        }
+        let records = self.store.records(row.last_seq, 1).await?;
+        let Some(stored) = records.first().filter(|one| one.record.subject().call == Some(row.call)) else {
+            return Ok(None);
+        };
+        // A body that was erased says nothing; what was taken stays taken then.
+        let started = stored.body.as_deref().and_then(|body| serde_json::from_str::<Started>(body).ok());
+        Ok(started.map(|Started { reserved }| {
+            let since = self.clock.now().unix_millis().saturating_sub(stored.record.time().unix_millis());
+            let wall_ms = u64::try_from(since).unwrap_or_default().min(reserved.wall_ms);
+            (reserved, Charge { calls: reserved.calls, wall_ms, output_bytes: 0 })
+        }))
+    }
+
     /// Attests that a call had begun and that nothing more is known of it.
     async fn interrupt(self: &Arc<Self>, row: &CallRow) -> Result<(), Refusal> {
         let id = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
@@ -96,10 +116,12 @@ impl Inner {
         let note = self.store.key().sign(&text).map_err(internal)?;
         let record =
             self.record(RecordKind::ToolAttested, subject, &json!({ "attestation": attestation, "note": note }))?;
-        let ended = Change::MoveCall { call: row.call, from: CallState::Started, to: CallState::Ended };
-        match self.commit(vec![record], vec![ended]).await {
+        let mut changes = vec![Change::MoveCall { call: row.call, from: CallState::Started, to: CallState::Ended }];
+        let settled = self.reserved(row).await?;
+        changes.extend(settled.map(|(reserved, used)| Change::Settle { run: row.run, reserved, used }));
+        match self.commit(vec![record], changes).await {
             // Another daemon that shares the store was quicker.
-            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Ok(_) | Err(CommitError::Conflict(Conflict::Call(_))) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
