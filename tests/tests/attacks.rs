@@ -62,6 +62,42 @@ async fn of_many_proposals_with_one_id_one_runs() {
     assert_eq!(count(&lab.story(id).await, RecordKind::ToolStarted), 1);
 }
 
+// ---- Cancelling ------------------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_cancelled_while_it_is_decided_about_never_starts() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().policies(ALLOW_ALL).faults(&faults).open().await;
+    let call = lab.command(["touch", "marker"]);
+    let (id, gate) = (call.call, lab.gate.clone());
+    faults.fail_reads(move |what| {
+        if what == "postures" {
+            gate.cancel(id, &owner().principal);
+        }
+        false
+    });
+    let refused = lab.gate.run(call).await.unwrap_err();
+    assert_eq!(refused, Refusal::Cancelled(CancelCause::Requested(owner().principal)));
+    assert_eq!((lab.story(id).await.as_slice(), lab.read("marker")), (REFUSED.as_slice(), None));
+    assert_eq!(lab.used(lab.run).await, Charge::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_cancelled_while_its_start_is_written_is_attested_and_runs_nothing() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().policies(ALLOW_ALL).faults(&faults).open().await;
+    let call = lab.command(["touch", "marker"]);
+    let id = call.call;
+    let hold = faults.hold(|transaction| has(transaction, RecordKind::ToolStarted));
+    let running = lab.propose(call);
+    hold.reached().await;
+    lab.gate.cancel(id, &owner().principal);
+    hold.release();
+    let done = ended(running).await.unwrap();
+    assert_eq!(done.receipt.attestation.ending, Ending::Cancelled);
+    assert_eq!((lab.read("marker"), lab.used(lab.run).await.calls), (None, 1));
+}
+
 // ---- Budgets ---------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,6 +149,21 @@ async fn the_last_call_of_a_run_keeps_no_more_output_than_the_budget_has_left() 
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_would_ask_and_names_a_run_it_does_not_have_is_refused_in_the_journal_too() {
+    let lab = Lab::new().await;
+    let unknown = RunId::generate(lab.now(), &palyra_types::entropy::SystemEntropy).unwrap();
+    let foreign = lab.gate.open_run(lab.session, &Principal::parse("agent:other").unwrap(), None).await.unwrap();
+    let spent = lab.open_run(Some(Charge { calls: 0, wall_ms: 1, output_bytes: 1 })).await;
+    for (run, code) in [(unknown, "unknown_run"), (foreign, "unknown_run"), (spent, "budget_exceeded")] {
+        let mut call = lab.command(["true"]);
+        call.run = run;
+        let id = call.call;
+        assert_eq!(lab.gate.run(call).await.unwrap_err().code(), code);
+        assert_eq!(lab.story(id).await, REFUSED);
+    }
+}
+
 // ---- Answers and what they cover -------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,6 +198,24 @@ async fn a_wildcard_for_calls_on_behalf_of_one_user_does_not_cover_those_for_ano
         let asked = lab.asked(count + 1).await.pop().unwrap();
         assert_eq!(asked.on_behalf_of.map(|user| user.to_string()).as_deref(), other);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_grant_is_ended_while_it_is_used_asks() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let scope = DecisionScope::Session { pattern: Pattern::Exact };
+    let done = lab.approved(lab.command(["echo", "x"]), scope).await.unwrap();
+    let grant = done.receipt.attestation.approver.unwrap().approval;
+    let hold = faults.hold(|transaction| transaction.changes.iter().any(|one| matches!(one, Change::UseGrant(_))));
+    let running = lab.propose(lab.command(["echo", "x"]));
+    hold.reached().await;
+    lab.gate.end_grant(grant, &owner().principal).await.unwrap();
+    hold.release();
+    let question = lab.asked(1).await.remove(0);
+    lab.approve(question.id, DecisionScope::Once).await.unwrap();
+    let done = ended(running).await.unwrap();
+    assert_eq!(done.receipt.attestation.approver.unwrap().approval, question.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,6 +318,59 @@ async fn an_unlocking_that_cannot_be_recorded_does_not_count() {
 
 // ---- A journal in trouble --------------------------------------------------------------------------------------------
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_moment_in_which_the_journal_cannot_be_read_does_not_orphan_a_question() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let running = lab.propose(lab.command(["echo", "x"]));
+    let question = lab.asked(1).await.remove(0);
+    let answer = Answer::Approve(DecisionScope::Once);
+    let row = lab.journal.approval(question.id).await.unwrap();
+    assert!(row.is_some());
+    let mut left = 3;
+    let mut first = true;
+    // The first read is that of the answer itself; those after it are the waiting call's.
+    faults.fail_reads(move |what| {
+        let fails = what == "approval" && !std::mem::take(&mut first) && left > 0;
+        left -= i32::from(fails);
+        fails
+    });
+    lab.gate.answer(question.id, &answer, &owner()).await.unwrap();
+    assert_eq!(text(&ended(running).await.unwrap()), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_that_finds_the_disk_full_is_used_once_there_is_room_again() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let call = lab.call("fs.write", json!({ "path": "log", "content": "x", "mode": "append" }));
+    let id = call.call;
+    let running = lab.propose(call);
+    let question = lab.asked(1).await.remove(0);
+    faults.fail_commits(|transaction| has(transaction, RecordKind::ToolStarted).then_some(Trouble::DiskFull));
+    lab.approve(question.id, DecisionScope::Once).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(lab.read("log"), None);
+    faults.heal();
+    assert_eq!(ended(running).await.unwrap().receipt.attestation.ending, Ending::Completed);
+    assert_eq!(lab.read("log").as_deref(), Some("x"));
+    assert_eq!(count(&lab.story(id).await, RecordKind::ToolStarted), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_withdrawal_that_cannot_be_written_is_written_later() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let running = lab.propose(lab.command(["touch", "marker"]));
+    let question = lab.asked(1).await.remove(0);
+    faults.fail_commits(|_| Some(Trouble::DiskFull));
+    running.abort();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    faults.heal();
+    until(|| async { approval_state(&lab, question.id).await == ApprovalState::Cancelled }).await;
+    assert_eq!(lab.read("marker"), None);
+}
+
 /// The n-th commit of a call fails for ever: whichever it is, a program runs only behind a durable `tool.started`, and what ran is attested
 /// by this daemon or the next.
 #[tokio::test(flavor = "multi_thread")]
@@ -280,7 +402,72 @@ async fn whichever_commit_of_a_call_fails_nothing_runs_that_was_not_recorded_as_
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn whichever_read_of_a_call_fails_nothing_runs_and_the_refusal_is_recorded() {
+    for what in ["postures", "grants_for", "run"] {
+        let faults = Arc::new(Faults::default());
+        let lab = Plan::default().faults(&faults).open().await;
+        let call = lab.command(["touch", "marker"]);
+        let id = call.call;
+        faults.fail_reads(move |read| read == what);
+        let refused = tokio::time::timeout(Duration::from_secs(20), lab.gate.run(call)).await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), "journal_unreadable", "{what}");
+        assert_eq!((lab.story(id).await.as_slice(), lab.read("marker")), (REFUSED.as_slice(), None), "{what}");
+    }
+}
+
 // ---- Restarts and reloads --------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_cannot_be_read_any_more_stops_neither_the_list_nor_the_next_start() {
+    let lab = Lab::new().await;
+    let (broken, whole) = (lab.command(["touch", "broken"]), lab.command(["touch", "whole"]));
+    let id = broken.call;
+    lab.gate.submit(broken).await.unwrap();
+    let question = lab.asked(1).await.remove(0).id;
+    lab.gate.submit(whole).await.unwrap();
+    lab.asked(2).await;
+    let garbled = Change::MoveApproval {
+        id: question,
+        from: ApprovalState::Pending,
+        to: ApprovalState::Pending,
+        document: Some("{}".to_owned()),
+    };
+    lab.journal.commit(Transaction { records: Vec::new(), changes: vec![garbled] }).await.unwrap();
+    assert_eq!(lab.gate.pending_approvals(None, 9).await.unwrap().len(), 1);
+    assert!(lab.approve(question, DecisionScope::Once).await.is_err());
+    let after = lab.crash().await;
+    assert_eq!(after.gate.recover().await.unwrap(), Recovered { interrupted: 0, withdrawn: 1, resumed: 1 });
+    assert_eq!(approval_state(&after, question).await, ApprovalState::Cancelled);
+    assert_eq!(after.journal.call(id).await.unwrap().unwrap().state, CallState::Ended);
+    assert_eq!(after.story(id).await.last(), Some(&RecordKind::ApprovalResolved));
+    assert_eq!(lab.read("broken"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_policy_denies_by_the_next_start_is_withdrawn() {
+    let lab = Lab::new().await;
+    lab.gate.submit(lab.command(["touch", "marker"])).await.unwrap();
+    let question = lab.asked(1).await.remove(0).id;
+    let after = lab.crash().await;
+    after.engine.reload(&[Preset::Cautious.source(), SourceFile::operator("no.cedar", NO_TOUCH.to_owned())]).unwrap();
+    after.gate.recover().await.unwrap();
+    until(|| async { approval_state(&after, question).await == ApprovalState::Cancelled }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_between_the_decision_and_the_question_is_not_missed() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let hold = faults.hold(|transaction| has(transaction, RecordKind::ApprovalRequested));
+    let running = lab.propose(lab.command(["touch", "marker"]));
+    hold.reached().await;
+    lab.engine.reload(&[Preset::Cautious.source(), SourceFile::operator("no.cedar", NO_TOUCH.to_owned())]).unwrap();
+    lab.gate.policies_changed("ada").await.unwrap();
+    hold.release();
+    let refused = ended(running).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the call was cancelled: policy changed: touching is over [no-touch]");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recovering_twice_leaves_the_calls_of_this_daemon_alone() {

@@ -2,7 +2,10 @@
 //!
 //! Every step either hands on what the next one needs or refuses, and every refusal is journalled. What was begun is attested.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use palyra_journal::{
     CommitError, NewRecord, RecordKind,
@@ -14,13 +17,14 @@ use palyra_types::{
     id::{ApprovalId, AttestationId},
 };
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::{
     action::CallAction,
     approval::{
+        answer::read,
         apply_tool_approval_outcome,
-        grant::{Covered, resolve_cached_tool_approval_for_proposal},
+        grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
         record::{ApprovalDocument, ApprovalPromptRecord, Asked, PendingToolApproval},
     },
     attest::{Completed, Ending, Receipt, ToolAttestation},
@@ -66,6 +70,42 @@ struct Start {
     approver: Option<Approver>,
 }
 
+/// Why a call has not begun.
+enum Hitch {
+    Refused(Refusal),
+    /// The standing approval that it was to use was ended meanwhile.
+    GrantEnded,
+}
+
+impl From<Refusal> for Hitch {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A question that a call waits for the answer to. Its document stays in the journal, because thousands of calls may wait and each may have
+/// large arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) id: ApprovalId,
+    answer_by: Deadline,
+    valid_for: Duration,
+}
+
+impl From<&PendingToolApproval> for Question {
+    fn from(prompt: &PendingToolApproval) -> Self {
+        let valid_for = Duration::from_secs(prompt.valid_for_seconds.into());
+        Self { id: prompt.id, answer_by: prompt.answer_by, valid_for }
+    }
+}
+
+/// What a call that waits for its answer listens to, besides the answer.
+pub(crate) struct Ear {
+    pub(crate) cancel: Cancel,
+    /// Changes when policies do.
+    pub(crate) policies: watch::Receiver<u64>,
+}
+
 impl Inner {
     /// From proposal to receipt.
     pub(crate) async fn conduct(
@@ -75,8 +115,13 @@ impl Inner {
         durable: Option<oneshot::Sender<()>>,
     ) -> Result<Completed, Refusal> {
         let proposed_at = self.clock.now();
+        // From before the decision, so that no change of policies falls between the decision and the waiting.
+        let ear = Ear { cancel, policies: self.policies.subscribe() };
         let judged = match self.judge(proposal.clone(), proposed_at).await {
-            Ok(judged) => judged,
+            Ok(judged) => {
+                drop(proposal);
+                judged
+            }
             Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
         };
         let records = self.opening(&judged)?;
@@ -90,18 +135,17 @@ impl Inner {
             Verdict::Allow => {
                 let changes = vec![Change::AddCall(self.call_row(&judged.proposal, CallState::Started, String::new()))];
                 let start = Start { records, changes, approver: None };
-                self.start(judged, start, cancel, durable).await
+                match self.write_start(&judged, &start, &ear.cancel).await {
+                    Ok(begun) => self.carry_out(judged, begun, &ear.cancel, durable).await,
+                    Err(hitch) => Err(self.not_begun(&judged.proposal, hitch).await),
+                }
             }
-            Verdict::Ask => self.ask(judged, records, cancel, durable).await,
+            Verdict::Ask => self.ask(judged, records, ear, durable).await,
         }
     }
 
-    /// Understands a proposal and puts it to policy. Changes nothing.
-    pub(crate) async fn judge(
-        self: &Arc<Self>,
-        proposal: ToolProposal,
-        proposed_at: Timestamp,
-    ) -> Result<Judged, Refusal> {
+    /// Understands a proposal and puts it to policy, as of a time. Changes nothing.
+    pub(crate) async fn judge(self: &Arc<Self>, proposal: ToolProposal, now: Timestamp) -> Result<Judged, Refusal> {
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
             Some(name) => {
@@ -121,7 +165,7 @@ impl Inner {
             config: &settings.evaluation,
             posture: posture::effective(&postures, &proposal, definition.metadata()),
             tool: definition.metadata(),
-            now: proposed_at,
+            now,
         };
         let decision = evaluate_tool_proposal_security(&proposal, &intent, plans, unfit, &security)
             .ok_or_else(|| Refusal::NoPlan(Vec::new()))?;
@@ -133,7 +177,7 @@ impl Inner {
             }
             None => None,
         };
-        Ok(Judged { proposal, proposed_at, definition, intent, decision, runnable, workspace, settings })
+        Ok(Judged { proposal, proposed_at: now, definition, intent, decision, runnable, workspace, settings })
     }
 
     /// Reads the arguments into what would be done, and works out the ways to do it. That looks at files and may digest large ones, so it
@@ -192,35 +236,49 @@ impl Inner {
         }
     }
 
+    /// The refusal of a call that has not begun, journalled where that can be done.
+    async fn not_begun(&self, proposal: &ToolProposal, hitch: Hitch) -> Refusal {
+        match hitch {
+            // What cannot be recorded, or is recorded already, is not recorded again.
+            Hitch::Refused(refusal @ (Refusal::Journal(_) | Refusal::Repeated)) => refusal,
+            // The call was not recorded with what refused it, because the two are one transaction.
+            Hitch::Refused(refusal) => self.refuse(proposal, refusal).await,
+            Hitch::GrantEnded => self.refuse(proposal, internal("a standing approval was ended too often")).await,
+        }
+    }
+
     /// Step two: asks a person, unless a standing approval covers the call.
     async fn ask(
         self: Arc<Self>,
         judged: Judged,
         mut records: Vec<NewRecord>,
-        cancel: Cancel,
+        ear: Ear,
         durable: Option<oneshot::Sender<()>>,
     ) -> Result<Completed, Refusal> {
         let Some(runnable) = &judged.runnable else { return Err(internal("a call that asks has no plan")) };
         let proposal = &judged.proposal;
-        let principal = proposal.principal.to_string();
-        let grants = self.store.grants_for(proposal.session, principal.clone(), proposal.tool.clone()).await?;
-        let covered = Covered {
-            proposal,
-            work: &judged.intent.work,
-            plan: &runnable.plan,
-            action: &runnable.action,
-            definition: judged.definition,
-        };
-        let cached = resolve_cached_tool_approval_for_proposal(&grants, &covered, self.clock.as_ref(), self.recorded());
-        if let Some(cached) = cached {
+        loop {
+            let cached = match self.standing(&judged, runnable).await {
+                Ok(Some(cached)) => cached,
+                Ok(None) => break,
+                Err(refusal) => return Err(self.refuse(proposal, refusal).await),
+            };
             let started = self.call_row(proposal, CallState::Started, String::new());
             let changes = vec![Change::UseGrant(cached.id), Change::AddCall(started)];
             let approver = Some(Approver { by: cached.by, approval: cached.id, covers: Some(cached.covers) });
-            return self.start(judged, Start { records, changes, approver }, cancel, durable).await;
+            let start = Start { records: records.clone(), changes, approver };
+            match self.write_start(&judged, &start, &ear.cancel).await {
+                Ok(begun) => return self.carry_out(judged, begun, &ear.cancel, durable).await,
+                // It is not among the standing ones any more: look again, and ask if nothing else covers the call.
+                Err(Hitch::GrantEnded) => {}
+                Err(hitch) => return Err(self.not_begun(proposal, hitch).await),
+            }
         }
 
         // A call that could not be paid for is not worth anybody's time.
-        self.affordable(&judged).await?;
+        if let Err(refusal) = self.affordable(&judged).await {
+            return Err(self.refuse(proposal, refusal).await);
+        }
         let config = &judged.settings.config.approvals;
         let now = self.clock.now();
         let id = ApprovalId::generate(now, self.entropy.as_ref()).map_err(internal)?;
@@ -249,11 +307,13 @@ impl Inner {
             id,
             call: proposal.call,
             session: proposal.session,
-            principal,
+            principal: proposal.principal.to_string(),
             digest: runnable.action.digest,
             state: ApprovalState::Pending,
             document: serde_json::to_string(&document).map_err(internal)?,
         };
+        let question = Question::from(&document.prompt);
+        drop(document);
         let asking = Change::AddApproval { row, most: config.most_pending, most_of_one: config.most_pending_of_one };
         let waiting = Change::AddCall(self.call_row(proposal, CallState::Waiting, String::new()));
         let waiter = self.waiters.wait_for(id);
@@ -266,131 +326,178 @@ impl Inner {
         if let Some(durable) = durable {
             let _ = durable.send(());
         }
-        self.await_answer(document, &waiter, cancel).await
+        drop(judged);
+        self.await_answer(question, &waiter, ear).await
     }
 
-    /// Waits for the answer to a question that is durable, and goes on from there.
+    /// The standing approval that covers a call, if there is one.
+    async fn standing(&self, judged: &Judged, runnable: &Runnable) -> Result<Option<CachedApproval>, Refusal> {
+        let proposal = &judged.proposal;
+        let principal = proposal.principal.to_string();
+        let grants = self.store.grants_for(proposal.session, principal, proposal.tool.clone()).await?;
+        let covered = Covered {
+            proposal,
+            work: &judged.intent.work,
+            plan: &runnable.plan,
+            action: &runnable.action,
+            definition: judged.definition,
+        };
+        Ok(resolve_cached_tool_approval_for_proposal(&grants, &covered, self.clock.as_ref(), self.recorded()))
+    }
+
+    /// Waits for the answer to a question that is durable, and goes on from there. A journal in passing trouble is waited for as long as
+    /// an answer could hold: nothing runs meanwhile, and the question is not left behind with nobody who waits for it.
     pub(crate) async fn await_answer(
         self: Arc<Self>,
-        document: ApprovalDocument,
+        question: Question,
         waiter: &crate::waiting::Waiter,
-        cancel: Cancel,
+        mut ear: Ear,
     ) -> Result<Completed, Refusal> {
-        let prompt = &document.prompt;
-        let mut policies = self.policies.subscribe();
+        let left = question.answer_by.remaining(self.clock.as_ref(), self.recorded());
+        let give_up = Instant::now().checked_add(left.saturating_add(question.valid_for));
         loop {
-            let row = self.store.approval(prompt.id).await?.ok_or_else(|| internal("the question is gone"))?;
-            if row.state != ApprovalState::Pending {
-                return self.answered(&document, row, cancel).await;
+            match Arc::clone(&self).follow(question, waiter, &mut ear).await {
+                Err(refusal) if refusal.may_pass() && give_up.is_none_or(|end| Instant::now() < end) => {
+                    tokio::time::sleep(JOURNAL_AGAIN).await;
+                    // Whether policy denies it by now may be what could not be found out.
+                    ear.policies.mark_changed();
+                }
+                outcome => return outcome,
             }
-            let left = prompt.answer_by.remaining(self.clock.as_ref(), self.recorded());
+        }
+    }
+
+    /// Waits for the answer, and goes on from there.
+    async fn follow(
+        self: Arc<Self>,
+        question: Question,
+        waiter: &crate::waiting::Waiter,
+        ear: &mut Ear,
+    ) -> Result<Completed, Refusal> {
+        loop {
+            let row = self.question(question.id).await?;
+            if row.state != ApprovalState::Pending {
+                return self.answered(row, &ear.cancel).await;
+            }
+            let left = question.answer_by.remaining(self.clock.as_ref(), self.recorded());
             if left.is_zero() {
                 // Whoever answers at the same moment wins or loses by the state of the row, never both.
-                self.withdraw(&document, (ApprovalState::Pending, ApprovalState::Expired), "nobody answered in time")
-                    .await?;
+                self.withdraw(&row, ApprovalState::Expired, "nobody answered in time").await?;
                 continue;
             }
+            drop(row);
             tokio::select! {
                 () = waiter.news() => {}
                 () = tokio::time::sleep(left.min(LONGEST_NAP)) => {}
-                changed = policies.changed() => {
-                    if changed.is_ok() && let Some(reason) = self.denied_now(&document).await? {
-                        self.withdraw(&document, (ApprovalState::Pending, ApprovalState::Cancelled), &reason).await?;
+                changed = ear.policies.changed() => {
+                    let row = self.question(question.id).await?;
+                    if changed.is_ok()
+                        && row.state == ApprovalState::Pending
+                        && let Some(reason) = self.denied_now(&row).await?
+                    {
+                        self.withdraw(&row, ApprovalState::Cancelled, &reason).await?;
                     }
                 }
-                cause = cancel.asked() => {
-                    let cause = cause.to_string();
-                    self.withdraw(&document, (ApprovalState::Pending, ApprovalState::Cancelled), &cause).await?;
+                cause = ear.cancel.asked() => {
+                    let row = self.question(question.id).await?;
+                    if row.state == ApprovalState::Pending {
+                        self.withdraw(&row, ApprovalState::Cancelled, &cause.to_string()).await?;
+                    }
                 }
             }
         }
     }
 
+    async fn question(&self, id: ApprovalId) -> Result<ApprovalRow, Refusal> {
+        self.store.approval(id).await?.ok_or_else(|| internal("the question is gone"))
+    }
+
     /// Why a waiting call is denied by now, if it is.
-    async fn denied_now(self: &Arc<Self>, document: &ApprovalDocument) -> Result<Option<String>, Refusal> {
-        let proposal = document.proposal.clone().proposal().ok_or_else(|| internal("the proposal cannot be read"))?;
-        let judged = match self.judge(proposal, self.clock.now()).await {
-            Ok(judged) => judged,
-            Err(refusal @ (Refusal::Unreadable(_) | Refusal::Journal(_))) => return Err(refusal),
+    async fn denied_now(self: &Arc<Self>, row: &ApprovalRow) -> Result<Option<String>, Refusal> {
+        let judged = match self.judge_again(row).await {
+            Ok((judged, _)) => judged,
+            Err(refusal) if refusal.may_pass() => return Err(refusal),
             Err(refusal) => return Ok(Some(refusal.to_string())),
         };
         let denied = judged.decision.verdict == Verdict::Deny;
         Ok(denied.then(|| CancelCause::PolicyChanged(judged.decision.reason()).to_string()))
     }
 
+    /// Judges a call that waits by what holds now: policy, posture, the time, the program and the files.
+    async fn judge_again(self: &Arc<Self>, row: &ApprovalRow) -> Result<(Judged, PendingToolApproval), Refusal> {
+        let ApprovalDocument { prompt, proposal, .. } = read(row)?;
+        let proposal = proposal.proposal().ok_or_else(|| internal("the proposal cannot be read"))?;
+        let judged = self.judge(proposal, self.clock.now()).await?;
+        Ok((Judged { proposed_at: prompt.asked_at, ..judged }, prompt))
+    }
+
     /// Goes on with a call whose question is not pending any more.
-    async fn answered(
-        self: Arc<Self>,
-        document: &ApprovalDocument,
-        row: ApprovalRow,
-        cancel: Cancel,
-    ) -> Result<Completed, Refusal> {
-        let id = row.id;
-        let approved = apply_tool_approval_outcome(row, self.clock.as_ref(), self.recorded());
-        let approver = match approved {
-            Ok(approver) => approver,
-            Err(refusal @ Refusal::Expired(_)) => {
-                self.withdraw(document, (ApprovalState::Approved, ApprovalState::Expired), "it was not used in time")
-                    .await?;
-                return Err(refusal);
-            }
-            Err(refusal) => return Err(refusal),
+    async fn answered(self: Arc<Self>, row: ApprovalRow, cancel: &Cancel) -> Result<Completed, Refusal> {
+        let begun = match apply_tool_approval_outcome(row.clone(), self.clock.as_ref(), self.recorded()) {
+            Ok(approver) => self.begin_approved(&row, approver, cancel).await,
+            Err(refusal) => Err(refusal),
         };
-        let proposal = document.proposal.clone().proposal().ok_or_else(|| internal("the proposal cannot be read"))?;
-        let proposed_at = document.prompt.asked_at;
-        // Policy, posture, program and files are looked at anew: an answer is about what was shown, not about what has become of it.
-        let found = match cancel.already() {
-            Some(cause) => Err(Refusal::Cancelled(cause)),
-            None => {
-                let judged = self.judge(proposal, self.clock.now()).await;
-                judged.and_then(|judged| still_approved(Judged { proposed_at, ..judged }, document))
+        let refusal = match begun {
+            Ok((judged, begun)) => {
+                drop(row);
+                return self.carry_out(judged, begun, cancel, None).await;
             }
+            Err(refusal) => refusal,
         };
-        let judged = match found {
-            Ok(judged) => judged,
-            Err(refusal) => {
-                let change = (ApprovalState::Approved, ApprovalState::Cancelled);
-                self.withdraw(document, change, &refusal.to_string()).await?;
-                return Err(refusal);
-            }
-        };
+        // An answer that will not be used any more is not left standing.
+        if row.state == ApprovalState::Approved && !refusal.may_pass() {
+            let (to, cause) = match &refusal {
+                Refusal::Expired(_) => (ApprovalState::Expired, "it was not used in time".to_owned()),
+                other => (ApprovalState::Cancelled, other.to_string()),
+            };
+            self.withdraw(&row, to, &cause).await?;
+        }
+        Err(refusal)
+    }
+
+    /// Spends an answer: from here on the call counts as started, and the answer as used.
+    async fn begin_approved(
+        self: &Arc<Self>,
+        row: &ApprovalRow,
+        approver: Approver,
+        cancel: &Cancel,
+    ) -> Result<(Judged, Begun), Refusal> {
+        // An answer is about what was shown, not about what has become of it.
+        let (judged, prompt) = self.judge_again(row).await?;
+        let judged = still_approved(judged, &prompt)?;
         let changes = vec![
-            Change::MoveApproval { id, from: ApprovalState::Approved, to: ApprovalState::Consumed, document: None },
+            Change::MoveApproval {
+                id: row.id,
+                from: ApprovalState::Approved,
+                to: ApprovalState::Consumed,
+                document: None,
+            },
             Change::MoveCall { call: judged.proposal.call, from: CallState::Waiting, to: CallState::Started },
         ];
         let start = Start { records: Vec::new(), changes, approver: Some(approver) };
-        match Arc::clone(&self).start(judged, start, cancel, None).await {
-            Err(refusal @ (Refusal::Budget { .. } | Refusal::UnknownRun(_) | Refusal::ForeignRun(..))) => {
-                let change = (ApprovalState::Approved, ApprovalState::Cancelled);
-                self.withdraw(document, change, &refusal.to_string()).await?;
-                Err(refusal)
-            }
-            outcome => outcome,
+        match self.write_start(&judged, &start, cancel).await {
+            Ok(begun) => Ok((judged, begun)),
+            Err(Hitch::Refused(refusal)) => Err(refusal),
+            Err(Hitch::GrantEnded) => Err(internal("an answer is no standing approval")),
         }
     }
 
-    /// Takes from the budget, writes `tool.started`, and only then lets the call run.
-    async fn start(
-        self: Arc<Self>,
+    /// Step three, once everything that it needs is durable: runs the call and attests it.
+    async fn carry_out(
+        &self,
         judged: Judged,
-        start: Start,
-        cancel: Cancel,
+        begun: Begun,
+        cancel: &Cancel,
         durable: Option<oneshot::Sender<()>>,
     ) -> Result<Completed, Refusal> {
-        let fresh = !start.records.is_empty();
-        let begun = match self.write_start(&judged, start).await {
-            Ok(begun) => begun,
-            // The call was not recorded with what refused it, because the two are one transaction.
-            Err(refusal @ (Refusal::Budget { .. } | Refusal::UnknownRun(_) | Refusal::ForeignRun(..))) if fresh => {
-                return Err(self.refuse(&judged.proposal, refusal).await);
-            }
-            Err(refusal) => return Err(refusal),
-        };
         if let Some(durable) = durable {
             let _ = durable.send(());
         }
         let Begun { facts, plan } = begun;
-        let executor = self.executor(&judged, &facts, &cancel);
+        if let Some(cause) = cancel.already() {
+            return self.attest(&facts, Executed::unknown(Ending::Cancelled, &cause.to_string())).await;
+        }
+        let executor = self.executor(&judged, &facts, cancel);
         let permit = Permit::issue(Arc::clone(&facts), judged.intent.work, plan);
         // On a task of its own, so that a failure in it is attested like everything else.
         let execution = tokio::spawn(async move { execute_tool_call(permit, &executor).await });
@@ -398,13 +505,17 @@ impl Inner {
         self.attest(&facts, executed).await
     }
 
-    async fn write_start(&self, judged: &Judged, start: Start) -> Result<Begun, Refusal> {
+    /// Takes from the budget and writes `tool.started`. Only who holds the result may let the call run.
+    async fn write_start(&self, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
         let Some(Runnable { plan, action }) = &judged.runnable else {
-            return Err(internal("a call that runs has no plan"));
+            return Err(internal("a call that runs has no plan").into());
         };
         let proposal = &judged.proposal;
         for _ in 0..RESERVATION_ATTEMPTS {
             let reserved = self.affordable(judged).await?;
+            if let Some(cause) = cancel.already() {
+                return Err(Refusal::Cancelled(cause).into());
+            }
             let started_at = self.clock.now();
             let mut subject = proposal.subject();
             subject.approval = start.approver.as_ref().map(|approver| approver.approval);
@@ -427,7 +538,7 @@ impl Inner {
                         definition: judged.definition,
                         decision: judged.decision.clone(),
                         digest: action.digest,
-                        approver: start.approver,
+                        approver: start.approver.clone(),
                         reserved,
                         proposed_at: judged.proposed_at,
                         started_at,
@@ -437,10 +548,11 @@ impl Inner {
                 }
                 // Another call of the run was quicker; look again at what is left.
                 Err(CommitError::Conflict(Conflict::OverBudget { .. })) => {}
-                Err(error) => return Err(error.into()),
+                Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::GrantEnded),
+                Err(error) => return Err(Refusal::from(error).into()),
             }
         }
-        Err(internal("the run's budget is too contended"))
+        Err(internal("the run's budget is too contended").into())
     }
 
     /// What a call takes from its run's budget before it runs: one call, and at most what its plan allows of the rest.
@@ -513,7 +625,7 @@ impl Inner {
                     return Ok(Completed { receipt, output: executed.output });
                 }
                 Err(CommitError::Unwritable(trouble)) if trouble.can_pass() => {
-                    tokio::time::sleep(ATTEST_AGAIN).await;
+                    tokio::time::sleep(JOURNAL_AGAIN).await;
                 }
                 Err(CommitError::Unwritable(trouble)) => return Err(Refusal::Unattested(trouble)),
                 Err(error) => return Err(error.into()),
@@ -543,14 +655,10 @@ struct Begun {
 }
 
 /// Whether what would run now is what was approved, and policy still lets it.
-fn still_approved(judged: Judged, document: &ApprovalDocument) -> Result<Judged, Refusal> {
+fn still_approved(judged: Judged, prompt: &PendingToolApproval) -> Result<Judged, Refusal> {
     let Some(runnable) = &judged.runnable else { return Err(Refusal::Denied(Box::new(judged.decision))) };
-    let (approved, found) = (document.prompt.digest, runnable.action.digest);
-    if approved == found {
-        Ok(judged)
-    } else {
-        Err(Refusal::Mismatch { approval: document.prompt.id, approved, found })
-    }
+    let (approved, found) = (prompt.digest, runnable.action.digest);
+    if approved == found { Ok(judged) } else { Err(Refusal::Mismatch { approval: prompt.id, approved, found }) }
 }
 
 /// How long a waiting call sleeps before it looks at the clock again: somebody may have set it.
@@ -559,4 +667,5 @@ const LONGEST_NAP: Duration = Duration::from_secs(10);
 /// How often a call looks again at what is left of its run's budget.
 const RESERVATION_ATTEMPTS: usize = 16;
 
-const ATTEST_AGAIN: Duration = Duration::from_millis(250);
+/// How long before something is tried again that a journal in trouble did not take.
+const JOURNAL_AGAIN: Duration = Duration::from_millis(250);

@@ -30,8 +30,9 @@ use palyra_types::{
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::{
-    approval::{presence::PresencePin, record::ApprovalDocument},
+    approval::presence::PresencePin,
     attest::Completed,
+    conduct::{Ear, Question},
     config::GateConfig,
     execute::{LiveOutput, Reports},
     posture::PostureLayer,
@@ -260,13 +261,16 @@ impl Gate {
     }
 
     /// Goes on with a call that waits for its answer.
-    pub(crate) fn begin_waiting(&self, call: CallId, document: ApprovalDocument) {
+    pub(crate) fn begin_waiting(&self, call: CallId, question: Question) {
         let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
         let Some(leave) = self.enter(call, &cancel) else { return };
-        let waiter = inner.waiters.wait_for(document.prompt.id);
+        let waiter = inner.waiters.wait_for(question.id);
+        let mut policies = inner.policies.subscribe();
+        // Policies may have changed while no daemon ran.
+        policies.mark_changed();
         tokio::spawn(async move {
             let _leave = leave;
-            let _ = inner.await_answer(document, &waiter, cancel).await;
+            let _ = inner.await_answer(question, &waiter, Ear { cancel, policies }).await;
         });
     }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use palyra_journal::{
-    CommitError, RecordKind,
-    state::{ApprovalState, CallRow, CallState, Change, Charge, Conflict, Waiting},
+    CommitError, RecordKind, Subject,
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, Waiting},
 };
 use palyra_types::id::AttestationId;
 use serde::Deserialize;
@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::{
     approval::answer::read,
     attest::Ending,
+    conduct::Question,
     gate::{Gate, Inner, internal},
     refusal::{CancelCause, Refusal},
 };
@@ -59,20 +60,39 @@ impl Gate {
     async fn resume(&self, row: &CallRow) -> Result<bool, Refusal> {
         let inner = &self.inner;
         let asked = inner.store.approval_of(row.call).await?;
-        let Some(asked) = asked else { return Err(internal(format!("the call {} waits for nothing", row.call))) };
-        let document = read(&asked)?;
-        let open = matches!(asked.state, ApprovalState::Pending | ApprovalState::Approved);
-        if row.waiting == Waiting::Attached || !open {
-            let cause = CancelCause::Restarted.to_string();
-            inner.withdraw(&document, (asked.state, ApprovalState::Cancelled), &cause).await?;
+        let open = |asked: &ApprovalRow| matches!(asked.state, ApprovalState::Pending | ApprovalState::Approved);
+        let Some(asked) = asked.filter(open) else {
+            inner.discard(row).await?;
             return Ok(false);
+        };
+        match read(&asked) {
+            Ok(document) if row.waiting == Waiting::Accepted => {
+                self.begin_waiting(row.call, Question::from(&document.prompt));
+                Ok(true)
+            }
+            // A question that cannot be read cannot be answered, and must not keep the daemon from starting.
+            Ok(_) | Err(_) => {
+                inner.withdraw(&asked, ApprovalState::Cancelled, &CancelCause::Restarted.to_string()).await?;
+                Ok(false)
+            }
         }
-        self.begin_waiting(row.call, document);
-        Ok(true)
     }
 }
 
 impl Inner {
+    /// Ends a call that waits for a question that is not there, or is over. It cannot go on, and must not keep the daemon from starting.
+    async fn discard(&self, row: &CallRow) -> Result<(), Refusal> {
+        let cause = CancelCause::Withdrawn("nothing is left that it could wait for".to_owned());
+        let refusal = Refusal::Cancelled(cause);
+        let told = json!({ "refused": refusal.code(), "reason": refusal.to_string(), "advice": refusal.advice() });
+        let record = self.record(RecordKind::ToolDecided, subject(row), &told)?;
+        let ended = Change::MoveCall { call: row.call, from: CallState::Waiting, to: CallState::Ended };
+        match self.commit(vec![record], vec![ended]).await {
+            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// What a call that was begun took from its run's budget, and what it used of that as far as is known: at most the time since.
     async fn reserved(&self, row: &CallRow) -> Result<Option<(Charge, Charge)>, Refusal> {
         #[derive(Deserialize)]
@@ -95,12 +115,6 @@ impl Inner {
     /// Attests that a call had begun and that nothing more is known of it.
     async fn interrupt(self: &Arc<Self>, row: &CallRow) -> Result<(), Refusal> {
         let id = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
-        let subject = palyra_journal::Subject {
-            session: Some(row.session),
-            run: Some(row.run),
-            call: Some(row.call),
-            approval: None,
-        };
         let attestation = json!({
             "v": 1,
             "attestation_id": id,
@@ -115,7 +129,7 @@ impl Inner {
         let text = palyra_types::json::canonical_of(&attestation).map_err(internal)? + "\n";
         let note = self.store.key().sign(&text).map_err(internal)?;
         let record =
-            self.record(RecordKind::ToolAttested, subject, &json!({ "attestation": attestation, "note": note }))?;
+            self.record(RecordKind::ToolAttested, subject(row), &json!({ "attestation": attestation, "note": note }))?;
         let mut changes = vec![Change::MoveCall { call: row.call, from: CallState::Started, to: CallState::Ended }];
         let settled = self.reserved(row).await?;
         changes.extend(settled.map(|(reserved, used)| Change::Settle { run: row.run, reserved, used }));
@@ -125,4 +139,8 @@ impl Inner {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+const fn subject(row: &CallRow) -> Subject {
+    Subject { session: Some(row.session), run: Some(row.run), call: Some(row.call), approval: None }
 }

@@ -114,6 +114,16 @@ impl Refusal {
         }
     }
 
+    /// Whether it is the journal's trouble of the moment, and nothing about the call.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreadable(_) => true,
+            Self::Journal(trouble) => trouble.can_pass(),
+            _ => false,
+        }
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn advice(&self) -> String {

@@ -71,7 +71,8 @@ impl Gate {
     ) -> Result<Vec<PendingToolApproval>, Refusal> {
         let query = ApprovalQuery { state: ApprovalState::Pending, after, most };
         let rows = self.inner.store.approvals_in(query).await?;
-        rows.iter().map(|row| Ok(read(row)?.prompt)).collect()
+        // One that cannot be read cannot be answered either, and does not keep the others from being seen.
+        Ok(rows.iter().filter_map(|row| read(row).ok()).map(|document| document.prompt).collect())
     }
 
     /// One question, and its answer if it has one.
@@ -289,16 +290,11 @@ impl Inner {
         Ok(Some((grant, row)))
     }
 
-    /// Ends a question that nobody answers any more, and its call with it. Does nothing if it is not in the state it is expected in.
-    pub(crate) async fn withdraw(
-        &self,
-        document: &ApprovalDocument,
-        (from, to): (ApprovalState, ApprovalState),
-        cause: &str,
-    ) -> Result<(), Refusal> {
-        let prompt = &document.prompt;
+    /// Ends a question as it was read, and its call with it, because nobody answers it or uses its answer any more. Does nothing if it is
+    /// in another state by now. One that cannot be read is ended all the same.
+    pub(crate) async fn withdraw(&self, row: &ApprovalRow, to: ApprovalState, cause: &str) -> Result<(), Refusal> {
         let record = ApprovalRecord {
-            id: prompt.id,
+            id: row.id,
             state: to,
             by: None,
             scope: None,
@@ -306,17 +302,30 @@ impl Inner {
             message: None,
             cause: Some(cause.to_owned()),
             at: self.clock.now(),
-            digest: prompt.digest,
+            digest: row.digest,
             valid_until: None,
         };
-        let ended = ApprovalDocument { answer: Some(record.clone()), ..document.clone() };
-        let text = serde_json::to_string(&ended).map_err(internal)?;
+        let mut subject = palyra_journal::Subject {
+            session: Some(row.session),
+            call: Some(row.call),
+            approval: Some(row.id),
+            ..palyra_journal::Subject::default()
+        };
+        let document = match read(row) {
+            Ok(document) => {
+                subject.run = Some(document.prompt.run);
+                let ended = ApprovalDocument { answer: Some(record.clone()), ..document };
+                Some(serde_json::to_string(&ended).map_err(internal)?)
+            }
+            Err(_) => None,
+        };
         let changes = vec![
-            Change::MoveApproval { id: prompt.id, from, to, document: Some(text) },
-            Change::MoveCall { call: prompt.call, from: CallState::Waiting, to: CallState::Ended },
+            Change::MoveApproval { id: row.id, from: row.state, to, document },
+            Change::MoveCall { call: row.call, from: CallState::Waiting, to: CallState::Ended },
         ];
-        match self.commit(vec![self.resolved(prompt, &record)?], changes).await {
-            Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+        let told = self.record(RecordKind::ApprovalResolved, subject, &record)?;
+        match self.commit(vec![told], changes).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Approval(_))) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
