@@ -272,6 +272,26 @@ async fn a_script_behind_many_other_files_does_not_change_behind_an_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_or_script_that_changes_while_the_start_is_written_does_not_run() {
+    let faults = Arc::new(Faults::default());
+    let config = "[sandbox]\ntier_b_interpreters = \"allow\"";
+    let lab = Plan::default().policies(ALLOW_ALL).config(config).faults(&faults).open().await;
+    let path = lab.workspace().join("tool");
+    let path = path.to_str().unwrap();
+    for argv in [vec![path], vec!["sh", "tool"]] {
+        lab.write("tool", "#!/bin/sh\necho good");
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let hold = faults.hold(|transaction| has(transaction, RecordKind::ToolStarted));
+        let running = lab.propose(lab.call("process.run", json!({ "command": argv })));
+        hold.reached().await;
+        lab.write("tool", "#!/bin/sh\ntouch marker");
+        hold.release();
+        let done = ended(running).await.unwrap();
+        assert_eq!((done.receipt.attestation.ending, lab.read("marker")), (Ending::NotStarted, None), "{argv:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_stronger_way_to_run_is_taken_even_if_the_weaker_one_is_listed_first() {
     let plans = "[sandbox]\nplans = [{ tier = \"b\", egress = \"none\" }, { tier = \"b\", egress = \"preflight\" }]";
     let lab = Plan::default().policies(ALLOW_ALL).config(plans).open().await;

@@ -590,9 +590,16 @@ impl Inner {
                 Verdict::Deny => false,
             }
         };
+        let (registry, proposal) = (Arc::clone(&self.registry), facts.proposal.clone());
+        let (workspace, settings) = (judged.workspace.clone(), Arc::clone(&judged.settings));
+        let reread = move || {
+            let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
+            registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
+        };
         Executor {
             runner: Arc::clone(&self.runner),
             workspace: judged.workspace.clone(),
+            reread: Arc::new(reread),
             reports: Arc::clone(&self.reports),
             may_read: Arc::new(may_read),
             live: self.live.clone(),

@@ -33,6 +33,8 @@ use crate::{
 pub struct Executor {
     pub(crate) runner: Arc<SandboxProcessRunner>,
     pub(crate) workspace: Option<Arc<Workspace>>,
+    /// Reads the arguments of the call into what would be done, once more. Looks at files.
+    pub(crate) reread: Arc<dyn Fn() -> Option<Work> + Send + Sync>,
     pub(crate) reports: Arc<dyn Reports>,
     /// Whether a path below the one that was decided about may be read.
     pub(crate) may_read: Arc<dyn Fn(&AbsolutePath) -> bool + Send + Sync>,
@@ -92,9 +94,20 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
     let (facts, work, plan) = permit.spend();
     let begun = Instant::now();
     // The executor works out itself what it is about to run; it does not take anybody's word for it.
+    let work = match work {
+        Work::Process(ref process) if process.is_pinned() => {
+            let reread = Arc::clone(&executor.reread);
+            match tokio::task::spawn_blocking(move || reread()).await {
+                Ok(Some(work)) => work,
+                Ok(None) | Err(_) => return Executed::unknown(Ending::NotStarted, CHANGED),
+            }
+        }
+        // Nobody but the machine's owner can change the program; and file work is held to its real paths as it is done.
+        work => work,
+    };
     let found = CallAction::of(&facts.proposal, facts.definition, &work, &plan);
     if !found.is_ok_and(|found| found.digest == facts.digest) {
-        return Executed::unknown(Ending::NotStarted, "what would run is not what was permitted");
+        return Executed::unknown(Ending::NotStarted, CHANGED);
     }
     let mut executed = match (work, &plan) {
         (Work::Process(work), Plan::Process { tier, process }) => {
@@ -232,6 +245,8 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         ran: Duration::ZERO,
     }
 }
+
+const CHANGED: &str = "what would run is not what was permitted";
 
 const DAEMON_EXECUTOR: &str = "daemon";
 

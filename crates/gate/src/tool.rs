@@ -192,6 +192,12 @@ pub struct ProcessWork {
 }
 
 impl ProcessWork {
+    /// Whether it names files that somebody other than the machine's owner could change.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.program_sha256.is_some() || !self.scripts.is_empty()
+    }
+
     /// The process as policy sees it.
     #[must_use]
     pub fn process(&self) -> Process {
