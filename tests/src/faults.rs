@@ -2,15 +2,19 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    io::Write,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use palyra_journal::{
-    Committed, Event, JournalKey, JournalStore, ReadError, SqliteJournal, StoredRecord, Transaction, Trouble,
+    Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
+    Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
     state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Later},
 };
 use palyra_types::{
-    Sha256Digest, ToolName,
+    Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use tokio::sync::{Notify, broadcast};
@@ -173,6 +177,26 @@ impl JournalStore for FaultyStore {
 
     fn postures(&self, tool: ToolName) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
         self.read("postures", |journal| journal.postures(tool))
+    }
+
+    fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>> {
+        self.journal.erase(selection, reason)
+    }
+
+    fn maintain(&self, now: Timestamp) -> Later<'_, Result<Maintained, Trouble>> {
+        self.journal.maintain(now)
+    }
+
+    fn inclusion(&self, seq: u64, size: u64) -> Later<'_, Result<InclusionProof, ProofError>> {
+        self.journal.inclusion(seq, size)
+    }
+
+    fn consistency(&self, from: u64, to: u64) -> Later<'_, Result<ConsistencyProof, ProofError>> {
+        self.journal.consistency(from, to)
+    }
+
+    fn export(&self, extent: Extent, out: Box<dyn Write + Send>) -> Later<'_, Result<Bundle, ExportError>> {
+        self.journal.export(extent, out)
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use palyra_journal::{JournalStore, RecordKind, SqliteJournal, state::CallState};
+use palyra_journal::{JournalStore, RecordKind, SqliteJournal, Trust, state::CallState, verify};
 use palyra_tests::Setup;
 use palyra_types::{clock::SystemClock, entropy::SystemEntropy, id::CallId};
 
@@ -86,6 +86,7 @@ fn run_and_kill(state: &Path, workspace: &Path, user: Option<&str>, moment: Dura
 
 async fn check(state: &Path, workspace: &Path, said: &str) {
     recover_once_more(state, workspace).await;
+    let report = verify(&state.join("journal"), &Trust::default(), &mut |_, _| {}).expect("the journal verifies");
     let journal =
         SqliteJournal::open(&state.join("journal"), Arc::new(SystemClock::new()), Arc::new(SystemEntropy)).unwrap();
     let records = journal.records(0, usize::MAX).await.unwrap();
@@ -144,6 +145,7 @@ async fn check(state: &Path, workspace: &Path, said: &str) {
             assert!(started.contains_key(&call), "the call {call} ran without a durable record");
         }
     }
+    assert_eq!(report.records, u64::try_from(records.len()).unwrap());
     println!(
         "{} records, {acknowledged} acknowledged calls, {} started, {} ran, {} approvals used",
         records.len(),
@@ -152,8 +154,6 @@ async fn check(state: &Path, workspace: &Path, said: &str) {
         used.len()
     );
     assert!(acknowledged > 100 || ran.len() > 20, "too little happened to show anything");
-    drop(journal);
-    let _ = said;
 }
 
 /// The daemon that is started last brings everything in order and is stopped by nobody.

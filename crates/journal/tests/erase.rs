@@ -21,7 +21,7 @@ use palyra_journal::{
 };
 use palyra_types::{
     Sha256Digest, Timestamp, ToolName,
-    id::{ApprovalId, RunId, SessionId},
+    id::{ApprovalId, NodeId, RunId, SessionId},
 };
 
 fn check(lab: &Lab) -> palyra_journal::Report {
@@ -134,6 +134,7 @@ fn state(lab: &Lab, n: u64, ended: bool) -> Vec<Change> {
     let (id, document) = (ApprovalId::from_parts(lab.now(), n.into()), format!("document-{n}"));
     let add = CallRow {
         call: call(n),
+        node: NodeId::from_parts(lab.now(), 1),
         session,
         run,
         waiting: Waiting::Attached,

@@ -5,17 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "it is there to be killed")]
 
-use std::{
-    io::Write,
-    path::PathBuf,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{io::Write, path::PathBuf};
 
 use palyra_gate::{Answer, Completed, DecisionScope, Gate, Refusal, ToolProposal};
 use palyra_journal::state::Waiting;
 use palyra_tests::{Setup, owner};
 use palyra_types::{
-    Channel, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    Channel, Clock, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
+    clock::SystemClock,
     entropy::SystemEntropy,
     id::{CallId, RunId, SessionId},
     json::Limits,
@@ -53,7 +50,7 @@ async fn main() {
     let agent = Principal::parse("agent:claude").unwrap();
     let session = SessionId::generate(now(), &SystemEntropy).unwrap();
     let run = gate.open_run(session, &agent, None).await.unwrap();
-    for caller in 0..std::env::var("CALLERS").map_or(CALLERS, |n| n.parse().unwrap()) {
+    for caller in 0..CALLERS {
         tokio::spawn(call_for_ever(gate.clone(), (session, run), agent.clone(), caller));
     }
     answer_for_ever(gate).await;
@@ -62,7 +59,7 @@ async fn main() {
 async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Principal, caller: u64) {
     for number in caller.. {
         let call = CallId::generate(now(), &SystemEntropy).unwrap();
-        let file = if number % 2 == 0 { "allowed.log" } else { "asked.log" };
+        let file = if number.is_multiple_of(2) { "allowed.log" } else { "asked.log" };
         let args = json!({ "command": ["tee", "-a", file], "stdin": format!("{call}\n") });
         let proposal = ToolProposal {
             call,
@@ -79,7 +76,7 @@ async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Pr
             waiting: Waiting::Attached,
         };
         // Some wait for their call, some leave it to itself.
-        let outcome = if caller % 3 == 0 {
+        let outcome = if caller.is_multiple_of(3) {
             match gate.submit(proposal).await {
                 Ok(accepted) => {
                     say(&format!("accepted {call}"));
@@ -124,10 +121,6 @@ fn say(line: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Ids only need to differ and to sort.
 fn now() -> Timestamp {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let base = palyra_types::clock::SystemClock::new();
-    let _ = LAST.fetch_add(1, Ordering::Relaxed);
-    palyra_types::Clock::now(&base)
+    SystemClock::new().now()
 }
