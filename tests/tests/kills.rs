@@ -25,20 +25,21 @@ use palyra_types::{clock::SystemClock, entropy::SystemEntropy, id::CallId};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_kills_lose_nothing_that_was_acknowledged_and_run_nothing_twice() {
-    kill_again_and_again(200, None).await;
+    kill_again_and_again(200, None, 260).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_holds_for_an_ordinary_user() {
-    kill_again_and_again(20, Some("65534")).await;
+    kill_again_and_again(20, Some("65534"), 1_000).await;
 }
 
-async fn kill_again_and_again(rounds: u32, user: Option<&str>) {
+/// `longest` is the longest moment before a kill, in milliseconds.
+async fn kill_again_and_again(rounds: u32, user: Option<&str>, longest: u64) {
     let home = tempfile::tempdir().unwrap();
     let (state, workspace) = (home.path().join("state"), home.path().join("workspace"));
     fs::create_dir(&state).unwrap();
     fs::create_dir(&workspace).unwrap();
-    let user = user.filter(|_| rustix_is_root());
+    let user = user.filter(|_| is_root());
     if let Some(user) = user {
         let mine = Command::new("chown").args(["-R", &format!("{user}:{user}")]).arg(home.path()).status().unwrap();
         assert!(mine.success());
@@ -47,7 +48,7 @@ async fn kill_again_and_again(rounds: u32, user: Option<&str>) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
     for round in 0..rounds {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        said.push_str(&run_and_kill(&state, &workspace, user, Duration::from_millis(40 + (random >> 33) % 260)));
+        said.push_str(&run_and_kill(&state, &workspace, user, Duration::from_millis(40 + (random >> 33) % longest)));
         assert!(said.len() > 1 || round == 0, "the harness says nothing");
     }
     if user.is_some() {
@@ -153,7 +154,7 @@ async fn check(state: &Path, workspace: &Path, said: &str) {
         ran.len(),
         used.len()
     );
-    assert!(acknowledged > 100 || ran.len() > 20, "too little happened to show anything");
+    assert!(acknowledged + ran.len() > 20, "too little happened to show anything");
 }
 
 /// The daemon that is started last brings everything in order and is stopped by nobody.
@@ -197,6 +198,6 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-fn rustix_is_root() -> bool {
+fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }

@@ -319,9 +319,11 @@ fn whatever_was_acknowledged_survives_being_killed() {
 fn append_forever(directory: &Path) {
     let journal = Arc::new(open(directory).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // This process is killed, so nothing that it makes elsewhere would be tidied up.
+    let lab = Arc::new(Lab::within(directory));
     let tasks: Vec<_> = (0..64)
         .map(|task| {
-            let (journal, lab) = (Arc::clone(&journal), Lab::new());
+            let (journal, lab) = (Arc::clone(&journal), Arc::clone(&lab));
             runtime.spawn(async move {
                 for n in 0.. {
                     let records = vec![record(&lab, task * 1_000 + n)];

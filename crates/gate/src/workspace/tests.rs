@@ -1,3 +1,5 @@
+//! The workspace, attacked: ways out of it, and swaps in a race.
+
 use std::{
     fs,
     os::unix::fs::symlink,

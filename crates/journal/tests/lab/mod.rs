@@ -37,6 +37,12 @@ impl Lab {
         Self { directory: tempfile::tempdir().unwrap(), clock }
     }
 
+    /// A laboratory in a directory that somebody else tidies up.
+    #[allow(dead_code, reason = "only for processes that are killed")]
+    pub fn within(directory: &Path) -> Self {
+        Self { directory: tempfile::tempdir_in(directory).unwrap(), ..Self::new() }
+    }
+
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -1,3 +1,5 @@
+//! JSON in every spelling that must not be read in two ways.
+
 use std::fmt::Write;
 
 use proptest::prelude::*;

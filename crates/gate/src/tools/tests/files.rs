@@ -1,3 +1,5 @@
+//! The file tools, attacked: links, swaps, odd files and names.
+
 use std::{
     ffi::OsStr,
     os::unix::{

@@ -1,3 +1,5 @@
+//! What `process.run` makes of its arguments.
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use palyra_types::{HostName, Sha256Digest, json::canonical_of};

@@ -1,3 +1,5 @@
+//! The registry: what it knows, and how it refuses.
+
 use palyra_policy::builtin_tools;
 use palyra_types::{Sha256Digest, json::canonical_of};
 
