@@ -1,6 +1,7 @@
 //! Conducts one call along its path. Read this first.
 //!
-//! Every step either hands on what the next one needs or refuses, and every refusal is journalled. What was begun is attested.
+//! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for a call
+//! whose id was used before: its record would stand in another call's story. What was begun is attested.
 
 use std::{
     sync::Arc,

@@ -45,7 +45,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The only place where a permit comes from. `started` is the number of the durable record.
+    /// The only place where a permit comes from. The facts name the durable record that the call was started with.
     pub(crate) const fn issue(facts: Arc<CallFacts>, work: Work, plan: Plan) -> Self {
         Self { facts, work, plan }
     }
