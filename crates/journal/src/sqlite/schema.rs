@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 /// Opens the database for writing, and makes it if there is none.
 pub(super) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
@@ -19,7 +19,7 @@ pub(super) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
     connection.pragma_update(None, "foreign_keys", "off")?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_plans(&connection)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version == 0 {
         connection.execute_batch(TABLES)?;
@@ -32,8 +32,15 @@ pub(crate) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_plans(&connection)?;
     Ok(connection)
+}
+
+/// Prepares each statement once. Without the planner's guarantee SQLite plans some of them anew for every value that is bound.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
 }
 
 /// Opens the database to work its write-ahead log in.
