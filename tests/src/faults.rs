@@ -10,7 +10,7 @@ use std::{
 use palyra_journal::{
     Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
     Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
-    state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Later},
 };
 use palyra_types::{
@@ -144,6 +144,10 @@ impl JournalStore for FaultyStore {
 
     fn approval(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {
         self.read("approval", |journal| journal.approval(id))
+    }
+
+    fn approval_state(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalState>, ReadError>> {
+        self.read("approval_state", |journal| journal.approval_state(id))
     }
 
     fn approval_of(&self, call: CallId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {

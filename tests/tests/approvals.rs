@@ -11,7 +11,8 @@
 use std::{sync::Arc, time::Duration};
 
 use palyra_gate::{
-    Answer, AnswerError, Answerer, DecisionScope, Ending, Refusal, approval::record::Pattern, posture::PostureLayer,
+    Answer, AnswerError, Answerer, DecisionScope, Ending, PostureSetting, Refusal, approval::record::Pattern,
+    posture::PostureLayer,
 };
 use palyra_journal::{JournalStore, RecordKind, state::ApprovalState, store::ApprovalQuery};
 use palyra_policy::SourceFile;
@@ -263,16 +264,18 @@ async fn postures_of_layers_combine_as_promised() {
     let tool = ToolName::parse("fs.read").unwrap();
     lab.write("a", "x");
     let read = || lab.call("fs.read", json!({ "path": "a" }));
-    lab.gate.set_posture(PostureLayer::Global, "", &tool, Some(Posture::Disabled)).await.unwrap();
-    lab.gate.set_posture(PostureLayer::Agent, "agent:claude", &tool, Some(Posture::AlwaysAllow)).await.unwrap();
+    let set = |layer, key: &str, posture| {
+        let setting = PostureSetting { layer, key: key.to_owned(), tool: tool.clone(), posture: Some(posture) };
+        let gate = lab.gate.clone();
+        async move { gate.set_posture(&setting, &owner().principal).await.unwrap() }
+    };
+    set(PostureLayer::Global, "", Posture::Disabled).await;
+    set(PostureLayer::Agent, "agent:claude", Posture::AlwaysAllow).await;
     let refused = lab.gate.run(read()).await.unwrap_err();
     assert!(refused.to_string().starts_with("the tool is switched off"), "{refused}");
-    lab.gate.set_posture(PostureLayer::Global, "", &tool, Some(Posture::AskEachTime)).await.unwrap();
+    set(PostureLayer::Global, "", Posture::AskEachTime).await;
     lab.gate.run(read()).await.unwrap();
-    lab.gate
-        .set_posture(PostureLayer::Session, &lab.session.to_string(), &tool, Some(Posture::AskEachTime))
-        .await
-        .unwrap();
+    set(PostureLayer::Session, &lab.session.to_string(), Posture::AskEachTime).await;
     let asks = lab.propose(read());
     lab.asked(1).await;
     asks.abort();

@@ -3,7 +3,6 @@
 //! Guarantees: the statement is a C2SP signed note over one line of canonical JSON, so foreign tools can verify it; it names the layers that
 //! were really active, not those that were planned; a call that was cancelled, crashed or interrupted is attested as such.
 
-use palyra_journal::{JournalKey, key::KeyError};
 use palyra_types::{
     EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId, RunId, SessionId},
@@ -144,17 +143,12 @@ pub struct Completed {
 }
 
 impl ToolAttestation {
-    pub(crate) fn of(
-        id: AttestationId,
-        facts: &CallFacts,
-        executed: &Executed,
-        ended: Timestamp,
-    ) -> Result<Self, JsonError> {
+    pub(crate) fn of(facts: &CallFacts, executed: &Executed, ended: Timestamp) -> Self {
         let proposal = &facts.proposal;
         let plan = facts.decision.plan.as_ref();
-        Ok(Self {
+        Self {
             v: 1,
-            attestation_id: id,
+            attestation_id: facts.attestation,
             call: proposal.call,
             run: proposal.run,
             session: proposal.session,
@@ -163,9 +157,9 @@ impl ToolAttestation {
             tool: proposal.tool.clone(),
             tool_definition_sha256: facts.definition,
             action_digest: facts.digest,
-            input_sha256: proposal.args.digest(),
+            input_sha256: facts.input,
             execution_sha256: executed.output.digest(),
-            decision_sha256: palyra_types::json::digest_of(&facts.decision)?,
+            decision_sha256: facts.decision_digest,
             policies: facts.decision.policies().into_iter().map(|policy| policy.id.clone()).collect(),
             policy_set: facts.decision.policy_set,
             approver: facts.approver.clone(),
@@ -185,21 +179,11 @@ impl ToolAttestation {
                 ran_us: u64::try_from(executed.ran.as_micros()).unwrap_or(u64::MAX),
             },
             started_seq: facts.started_seq,
-        })
+        }
     }
 
-    /// Signs it.
-    pub(crate) fn sign(&self, key: &JournalKey) -> Result<String, AttestError> {
-        let text = canonical_of(self)? + "\n";
-        Ok(key.sign(&text)?)
+    /// The line that is signed.
+    pub(crate) fn canonical(&self) -> Result<String, JsonError> {
+        canonical_of(self)
     }
-}
-
-/// Why there is no statement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AttestError {
-    #[error(transparent)]
-    Json(#[from] JsonError),
-    #[error(transparent)]
-    Key(#[from] KeyError),
 }

@@ -1,45 +1,38 @@
 //! Conducts one call along its path. Read this first.
 //!
-//! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for a call
-//! whose id was used before: its record would stand in another call's story. What was begun is attested.
+//! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for two: a call whose id was used
+//! before, because its record would stand in another call's story, and one of a principal that has too many under way, because a flood
+//! would fill the disk. What was begun is attested.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use palyra_journal::{
-    CommitError, NewRecord, RecordKind,
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict},
+    CommitError, NewRecord, RecordKind, Subject,
+    state::{CallRow, CallState, Change, Charge, Conflict, RunRow},
 };
-use palyra_policy::{PolicyRequest, Verdict};
-use palyra_types::{
-    AbsolutePath, Action, Resource, Sha256Digest, Timestamp,
-    id::{ApprovalId, AttestationId},
-};
-use serde_json::json;
-use tokio::sync::{oneshot, watch};
+use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
+use palyra_types::{AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp, id::AttestationId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 
 use crate::{
     action::CallAction,
-    approval::{
-        answer::read,
-        apply_tool_approval_outcome,
-        grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
-        record::{ApprovalDocument, ApprovalPromptRecord, Asked, PendingToolApproval},
-    },
+    admission::{Place, Turn},
+    approval::grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
     attest::{Completed, Ending, Receipt, ToolAttestation},
-    deadline::Deadline,
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, execute_tool_call},
     gate::{Cancel, Inner, Settings, internal},
+    output::Output,
     permit::{Approver, CallFacts, Permit},
     plan::{Machine, Plan, Unfit, candidates},
     posture,
     proposal::ToolProposal,
-    refusal::{CancelCause, Refusal},
-    risk,
-    tool::{Intent, Place, ToolDefinition},
+    question::Ear,
+    refusal::Refusal,
+    tool::{self, Intent, ToolDefinition},
+    tools::CallError,
     workspace::Workspace,
 };
 
@@ -53,7 +46,11 @@ pub(crate) struct Judged {
     /// Absent when the call is denied.
     pub(crate) runnable: Option<Runnable>,
     pub(crate) workspace: Option<Arc<Workspace>>,
-    settings: Arc<Settings>,
+    /// The run it belongs to, as it was then.
+    pub(crate) run: RunRow,
+    pub(crate) settings: Arc<Settings>,
+    /// The decision as it is recorded.
+    recorded: Recorded,
 }
 
 /// How a call would run, and the digest of that.
@@ -62,17 +59,32 @@ pub(crate) struct Runnable {
     pub(crate) action: CallAction,
 }
 
+/// A decision in the form that its digest is of.
+struct Recorded {
+    text: Box<RawValue>,
+    digest: Sha256Digest,
+}
+
 /// What a call is started with, besides what it is.
-struct Start {
+pub(crate) struct Start {
     /// Records that are not written yet.
-    records: Vec<NewRecord>,
+    pub(crate) records: Vec<NewRecord>,
     /// Changes that go with them.
-    changes: Vec<Change>,
-    approver: Option<Approver>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) approver: Option<Approver>,
+}
+
+/// A call that may run, because everything it needs is durable.
+pub(crate) struct Begun {
+    facts: Arc<CallFacts>,
+    plan: Plan,
+    executor: Executor,
+    /// What is about to run, worked out once more from what is at hand.
+    found: Option<Sha256Digest>,
 }
 
 /// Why a call has not begun.
-enum Hitch {
+pub(crate) enum Hitch {
     Refused(Refusal),
     /// The standing approval that it was to use was ended meanwhile.
     GrantEnded,
@@ -84,27 +96,30 @@ impl From<Refusal> for Hitch {
     }
 }
 
-/// A question that a call waits for the answer to. Its document stays in the journal, because thousands of calls may wait and each may have
-/// large arguments.
-#[derive(Clone, Copy)]
-pub(crate) struct Question {
-    pub(crate) id: ApprovalId,
-    answer_by: Deadline,
-    valid_for: Duration,
+/// Where a call goes once it is judged.
+enum Route {
+    /// It does not run.
+    Denied,
+    /// It runs, by policy alone or by a standing approval.
+    Runs(Option<CachedApproval>),
+    /// Somebody has to be asked.
+    Asks,
 }
 
-impl From<&PendingToolApproval> for Question {
-    fn from(prompt: &PendingToolApproval) -> Self {
-        let valid_for = Duration::from_secs(prompt.valid_for_seconds.into());
-        Self { id: prompt.id, answer_by: prompt.answer_by, valid_for }
+impl Judged {
+    /// What a call takes from its run's budget before it runs: one call, and at most what its plan allows of the rest.
+    pub(crate) fn affordable(&self, run: &RunRow) -> Result<Charge, Refusal> {
+        let left = run.limits.minus(run.used);
+        if left.calls == 0 || left.wall_ms == 0 || left.output_bytes == 0 {
+            return Err(Refusal::Budget { limits: run.limits, used: run.used });
+        }
+        let plan = self.runnable.as_ref().map(|runnable| &runnable.plan);
+        Ok(Charge {
+            calls: 1,
+            wall_ms: left.wall_ms.min(plan.map_or(0, Plan::wall_ms)),
+            output_bytes: left.output_bytes.min(plan.map_or(0, Plan::output_bytes)),
+        })
     }
-}
-
-/// What a call that waits for its answer listens to, besides the answer.
-pub(crate) struct Ear {
-    pub(crate) cancel: Cancel,
-    /// Changes when policies do.
-    pub(crate) policies: watch::Receiver<u64>,
 }
 
 impl Inner {
@@ -112,41 +127,104 @@ impl Inner {
     pub(crate) async fn conduct(
         self: Arc<Self>,
         proposal: ToolProposal,
-        cancel: Cancel,
+        (cancel, place): (Cancel, Place),
         durable: Option<oneshot::Sender<()>>,
     ) -> Result<Completed, Refusal> {
         let proposed_at = self.clock.now();
         // From before the decision, so that no change of policies falls between the decision and the waiting.
         let ear = Ear { cancel, policies: self.policies.subscribe() };
-        let judged = match self.judge(proposal.clone(), proposed_at).await {
-            Ok(judged) => {
-                drop(proposal);
-                judged
-            }
-            Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
-        };
-        let records = self.opening(&judged)?;
-        match judged.decision.verdict {
-            Verdict::Deny => {
-                let refusal = Refusal::Denied(Box::new(judged.decision.clone()));
-                let ended = Change::AddCall(self.call_row(&judged.proposal, CallState::Ended, String::new()));
-                self.commit(records, vec![ended]).await?;
-                Err(refusal)
-            }
-            Verdict::Allow => {
-                let changes = vec![Change::AddCall(self.call_row(&judged.proposal, CallState::Started, String::new()))];
-                let start = Start { records, changes, approver: None };
-                match self.write_start(&judged, &start, &ear.cancel).await {
-                    Ok(begun) => self.carry_out(judged, begun, &ear.cancel, durable).await,
-                    Err(hitch) => Err(self.not_begun(&judged.proposal, hitch).await),
+        let mut turn = None;
+        loop {
+            let (judged, route) = match self.decide(&proposal, proposed_at).await {
+                Ok(decided) => decided,
+                Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
+            };
+            match route {
+                Route::Denied => {
+                    let refusal = Refusal::Denied(Box::new(judged.decision.clone()));
+                    let ended = Change::AddCall(self.call_row(&proposal, CallState::Ended));
+                    self.commit(self.opening(&judged)?, vec![ended]).await?;
+                    return Err(refusal);
+                }
+                Route::Asks => {
+                    drop((turn, proposal));
+                    let (question, waiter) = self.ask(&judged, self.opening(&judged)?, durable).await?;
+                    drop((judged, place));
+                    return self.await_answer(question, &waiter, ear).await;
+                }
+                Route::Runs(cached) => {
+                    let (waited, taken) = match self.take_turn(turn.take(), &proposal.principal, &ear.cancel).await {
+                        Ok(taken) => taken,
+                        Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
+                    };
+                    turn = Some(taken);
+                    if waited {
+                        // What held when it came may not hold any more.
+                        continue;
+                    }
+                    let mut changes = vec![Change::AddCall(self.call_row(&proposal, CallState::Started))];
+                    changes.extend(cached.as_ref().map(|cached| Change::UseGrant(cached.id)));
+                    let by = |cached: CachedApproval| Approver {
+                        by: cached.by,
+                        approval: cached.id,
+                        covers: Some(cached.covers),
+                    };
+                    let start = Start { records: self.opening(&judged)?, changes, approver: cached.map(by) };
+                    match self.write_start(&judged, &start, &ear.cancel).await {
+                        Ok(begun) => return self.carry_out(judged, begun, &ear.cancel, durable).await,
+                        // It is not among the standing ones any more: look again, and ask if nothing else covers the call.
+                        Err(Hitch::GrantEnded) => {}
+                        // What cannot be recorded, or is recorded already, is not recorded again.
+                        Err(Hitch::Refused(refusal @ (Refusal::Journal(_) | Refusal::Repeated))) => {
+                            return Err(refusal);
+                        }
+                        // The call was not recorded with what refused it, because the two are one transaction.
+                        Err(Hitch::Refused(refusal)) => return Err(self.refuse(&proposal, refusal).await),
+                    }
                 }
             }
-            Verdict::Ask => self.ask(judged, records, ear, durable).await,
+        }
+    }
+
+    /// Judges a proposal and looks whether a standing approval covers it.
+    async fn decide(self: &Arc<Self>, proposal: &ToolProposal, now: Timestamp) -> Result<(Judged, Route), Refusal> {
+        let judged = self.judge(proposal.clone(), now).await?;
+        let route = match (judged.decision.verdict, &judged.runnable) {
+            (Verdict::Deny, _) => Route::Denied,
+            (Verdict::Allow, _) => Route::Runs(None),
+            (Verdict::Ask, Some(runnable)) => match self.standing(&judged, runnable).await? {
+                Some(cached) => Route::Runs(Some(cached)),
+                None => Route::Asks,
+            },
+            (Verdict::Ask, None) => return Err(internal("a call that asks has no plan")),
+        };
+        Ok((judged, route))
+    }
+
+    /// The turn of a call to run, and whether it had to wait for it.
+    async fn take_turn(
+        &self,
+        turn: Option<Turn>,
+        principal: &Principal,
+        cancel: &Cancel,
+    ) -> Result<(bool, Turn), Refusal> {
+        match turn.or_else(|| self.admission.turn_now(principal)) {
+            Some(turn) => Ok((false, turn)),
+            None => Ok((true, self.turn(principal, cancel).await?)),
+        }
+    }
+
+    /// Waits for a turn to run, as long as anybody wants it.
+    pub(crate) async fn turn(&self, principal: &Principal, cancel: &Cancel) -> Result<Turn, Refusal> {
+        tokio::select! {
+            turn = self.admission.turn(principal) => turn.ok_or_else(|| internal("nothing runs any more")),
+            cause = cancel.asked() => Err(Refusal::Cancelled(cause)),
         }
     }
 
     /// Understands a proposal and puts it to policy, as of a time. Changes nothing.
     pub(crate) async fn judge(self: &Arc<Self>, proposal: ToolProposal, now: Timestamp) -> Result<Judged, Refusal> {
+        let run = self.run_of(&proposal).await?;
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
             Some(name) => {
@@ -155,11 +233,13 @@ impl Inner {
             None => None,
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
-        let (intent, plans, unfit) = self.understand(&proposal, workspace.clone(), Arc::clone(&settings)).await?;
+        let reading = self.understand(&proposal, workspace.clone(), Arc::clone(&settings)).await?;
+        // Read while another thread reads the arguments.
+        let postures = self.store.postures(proposal.tool.clone()).await?;
+        let (intent, plans, unfit) = reading.await.map_err(internal)?.map_err(Refusal::Call)?;
         if plans.is_empty() {
             return Err(Refusal::NoPlan(unfit));
         }
-        let postures = self.store.postures(proposal.tool.clone()).await?;
         let policies = self.engine.snapshot();
         let security = Security {
             policies: &policies,
@@ -178,20 +258,43 @@ impl Inner {
             }
             None => None,
         };
-        Ok(Judged { proposal, proposed_at: now, definition, intent, decision, runnable, workspace, settings })
+        let recorded = Recorded::of(&decision)?;
+        Ok(Judged {
+            proposal,
+            proposed_at: now,
+            definition,
+            intent,
+            decision,
+            runnable,
+            workspace,
+            run,
+            settings,
+            recorded,
+        })
+    }
+
+    /// The run of a proposal. It comes before anything else: nobody proposes anything in the name of somebody else's run.
+    async fn run_of(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
+        let row = self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
+        if row.session != proposal.session || row.principal != proposal.principal.to_string() {
+            return Err(Refusal::ForeignRun(proposal.run, proposal.principal.to_string()));
+        }
+        Ok(row)
     }
 
     /// Reads the arguments into what would be done, and works out the ways to do it. That looks at files and may digest large ones, so it
-    /// does not hold up other calls.
+    /// does not hold up other calls; and it takes turns, so that a flood of proposals does not take every thread.
     async fn understand(
         self: &Arc<Self>,
         proposal: &ToolProposal,
         workspace: Option<Arc<Workspace>>,
         settings: Arc<Settings>,
-    ) -> Result<(Intent, Vec<Plan>, Vec<Unfit>), Refusal> {
+    ) -> Result<Reading, Refusal> {
+        let turn = self.admission.reading().await;
         let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
+        Ok(tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let place = tool::Place { workspace: workspace.as_deref(), programs: &settings.programs };
             let intent = inner.registry.intend(&tool, &args, &place)?;
             let machine = Machine {
                 config: &settings.config.sandbox,
@@ -202,8 +305,7 @@ impl Inner {
             };
             let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
             Ok((intent, plans, unfit))
-        });
-        reading.await.map_err(internal)?.map_err(Refusal::Call)
+        }))
     }
 
     /// The records that every call begins with: what was proposed, and what policy says.
@@ -211,124 +313,33 @@ impl Inner {
         let Judged { proposal, intent, decision, .. } = judged;
         let tool = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
         let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
-        let decided = json!({
-            "decision": decision,
-            "reason": decision.reason(),
-            "request": recorded_request(proposal, intent, decision, tool, judged.proposed_at),
-            "action_digest": judged.runnable.as_ref().map(|runnable| runnable.action.digest),
-        });
+        let decided = Decided {
+            decision: &judged.recorded.text,
+            reason: decision.reason(),
+            request: recorded_request(proposal, intent, decision, tool, judged.proposed_at),
+            action_digest: judged.runnable.as_ref().map(|runnable| runnable.action.digest),
+        };
         let decided = self.record(RecordKind::ToolDecided, proposal.subject(), &decided)?;
         Ok(vec![proposed, decided])
     }
 
     /// Journals a refusal that policy was not asked about, or could not prevent.
-    async fn refuse(&self, proposal: &ToolProposal, refusal: Refusal) -> Refusal {
-        let told = json!({ "refused": refusal.code(), "reason": refusal.to_string(), "advice": refusal.advice() });
+    pub(crate) async fn refuse(&self, proposal: &ToolProposal, refusal: Refusal) -> Refusal {
+        // What names somebody else's run has no place in that run's story.
+        let foreign = matches!(refusal, Refusal::UnknownRun(_) | Refusal::ForeignRun(..));
+        let subject = if foreign { Subject::default() } else { proposal.subject() };
+        let ended = (!foreign).then(|| Change::AddCall(self.call_row(proposal, CallState::Ended)));
+        let told = Refused { refused: refusal.code(), reason: refusal.to_string(), advice: refusal.advice() };
         let records = self
-            .record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())
-            .and_then(|proposed| Ok(vec![proposed, self.record(RecordKind::ToolDecided, proposal.subject(), &told)?]));
-        let ended = Change::AddCall(self.call_row(proposal, CallState::Ended, String::new()));
+            .record(RecordKind::ToolProposed, subject, &proposal.document())
+            .and_then(|proposed| Ok(vec![proposed, self.record(RecordKind::ToolDecided, subject, &told)?]));
         match records {
-            Ok(records) => match self.commit(records, vec![ended]).await {
+            Ok(records) => match self.commit(records, ended.into_iter().collect()).await {
                 Ok(_) => refusal,
                 Err(error) => Refusal::from(error),
             },
             Err(error) => error,
         }
-    }
-
-    /// The refusal of a call that has not begun, journalled where that can be done.
-    async fn not_begun(&self, proposal: &ToolProposal, hitch: Hitch) -> Refusal {
-        match hitch {
-            // What cannot be recorded, or is recorded already, is not recorded again.
-            Hitch::Refused(refusal @ (Refusal::Journal(_) | Refusal::Repeated)) => refusal,
-            // The call was not recorded with what refused it, because the two are one transaction.
-            Hitch::Refused(refusal) => self.refuse(proposal, refusal).await,
-            Hitch::GrantEnded => self.refuse(proposal, internal("a standing approval was ended too often")).await,
-        }
-    }
-
-    /// Step two: asks a person, unless a standing approval covers the call.
-    async fn ask(
-        self: Arc<Self>,
-        judged: Judged,
-        mut records: Vec<NewRecord>,
-        ear: Ear,
-        durable: Option<oneshot::Sender<()>>,
-    ) -> Result<Completed, Refusal> {
-        let Some(runnable) = &judged.runnable else { return Err(internal("a call that asks has no plan")) };
-        let proposal = &judged.proposal;
-        loop {
-            let cached = match self.standing(&judged, runnable).await {
-                Ok(Some(cached)) => cached,
-                Ok(None) => break,
-                Err(refusal) => return Err(self.refuse(proposal, refusal).await),
-            };
-            let started = self.call_row(proposal, CallState::Started, String::new());
-            let changes = vec![Change::UseGrant(cached.id), Change::AddCall(started)];
-            let approver = Some(Approver { by: cached.by, approval: cached.id, covers: Some(cached.covers) });
-            let start = Start { records: records.clone(), changes, approver };
-            match self.write_start(&judged, &start, &ear.cancel).await {
-                Ok(begun) => return self.carry_out(judged, begun, &ear.cancel, durable).await,
-                // It is not among the standing ones any more: look again, and ask if nothing else covers the call.
-                Err(Hitch::GrantEnded) => {}
-                Err(hitch) => return Err(self.not_begun(proposal, hitch).await),
-            }
-        }
-
-        // A call that could not be paid for is not worth anybody's time.
-        if let Err(refusal) = self.affordable(&judged).await {
-            return Err(self.refuse(proposal, refusal).await);
-        }
-        let config = &judged.settings.config.approvals;
-        let now = self.clock.now();
-        let id = ApprovalId::generate(now, self.entropy.as_ref()).map_err(internal)?;
-        let capabilities = &self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata().capabilities;
-        let asked = Asked {
-            proposal,
-            intent: &judged.intent,
-            decision: &judged.decision,
-            plan: &runnable.plan,
-            action: &runnable.action,
-            risk: risk::assess(&judged.intent, &runnable.plan, capabilities),
-        };
-        let answer_by = Deadline::after(self.clock.as_ref(), Duration::from_secs(config.answer_within_seconds.into()));
-        let prompt = PendingToolApproval::new(id, asked, now, answer_by, config.valid_for_seconds);
-        let mut subject = proposal.subject();
-        subject.approval = Some(id);
-        records.push(self.record(RecordKind::ApprovalRequested, subject, &ApprovalPromptRecord { prompt: &prompt })?);
-        let document = ApprovalDocument {
-            proposal: proposal.document(),
-            intent: runnable.action.intent,
-            definition: judged.definition,
-            prompt,
-            answer: None,
-        };
-        let row = ApprovalRow {
-            id,
-            call: proposal.call,
-            session: proposal.session,
-            principal: proposal.principal.to_string(),
-            digest: runnable.action.digest,
-            state: ApprovalState::Pending,
-            document: serde_json::to_string(&document).map_err(internal)?,
-        };
-        let question = Question::from(&document.prompt);
-        drop(document);
-        let asking = Change::AddApproval { row, most: config.most_pending, most_of_one: config.most_pending_of_one };
-        let waiting = Change::AddCall(self.call_row(proposal, CallState::Waiting, String::new()));
-        let waiter = self.waiters.wait_for(id);
-        if let Err(error) = self.commit(records, vec![waiting, asking]).await {
-            return Err(match Refusal::from(error) {
-                refusal @ Refusal::TooManyPending { .. } => self.refuse(proposal, refusal).await,
-                refusal => refusal,
-            });
-        }
-        if let Some(durable) = durable {
-            let _ = durable.send(());
-        }
-        drop(judged);
-        self.await_answer(question, &waiter, ear).await
     }
 
     /// The standing approval that covers a call, if there is one.
@@ -346,145 +357,8 @@ impl Inner {
         Ok(resolve_cached_tool_approval_for_proposal(&grants, &covered, self.clock.as_ref(), self.recorded()))
     }
 
-    /// Waits for the answer to a question that is durable, and goes on from there. A journal in passing trouble is waited for as long as
-    /// an answer could hold: nothing runs meanwhile, and the question is not left behind with nobody who waits for it.
-    pub(crate) async fn await_answer(
-        self: Arc<Self>,
-        question: Question,
-        waiter: &crate::waiting::Waiter,
-        mut ear: Ear,
-    ) -> Result<Completed, Refusal> {
-        let left = question.answer_by.remaining(self.clock.as_ref(), self.recorded());
-        let give_up = Instant::now().checked_add(left.saturating_add(question.valid_for));
-        loop {
-            match Arc::clone(&self).follow(question, waiter, &mut ear).await {
-                Err(refusal) if refusal.may_pass() && give_up.is_none_or(|end| Instant::now() < end) => {
-                    tokio::time::sleep(JOURNAL_AGAIN).await;
-                    // Whether policy denies it by now may be what could not be found out.
-                    ear.policies.mark_changed();
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    /// Waits for the answer, and goes on from there.
-    async fn follow(
-        self: Arc<Self>,
-        question: Question,
-        waiter: &crate::waiting::Waiter,
-        ear: &mut Ear,
-    ) -> Result<Completed, Refusal> {
-        loop {
-            let row = self.question(question.id).await?;
-            if row.state != ApprovalState::Pending {
-                return self.answered(row, &ear.cancel).await;
-            }
-            let left = question.answer_by.remaining(self.clock.as_ref(), self.recorded());
-            if left.is_zero() {
-                // Whoever answers at the same moment wins or loses by the state of the row, never both.
-                self.withdraw(&row, ApprovalState::Expired, "nobody answered in time").await?;
-                continue;
-            }
-            drop(row);
-            tokio::select! {
-                () = waiter.news() => {}
-                () = tokio::time::sleep(left.min(LONGEST_NAP)) => {}
-                changed = ear.policies.changed() => {
-                    let row = self.question(question.id).await?;
-                    if changed.is_ok()
-                        && row.state == ApprovalState::Pending
-                        && let Some(reason) = self.denied_now(&row).await?
-                    {
-                        self.withdraw(&row, ApprovalState::Cancelled, &reason).await?;
-                    }
-                }
-                cause = ear.cancel.asked() => {
-                    let row = self.question(question.id).await?;
-                    if row.state == ApprovalState::Pending {
-                        self.withdraw(&row, ApprovalState::Cancelled, &cause.to_string()).await?;
-                    }
-                }
-            }
-        }
-    }
-
-    async fn question(&self, id: ApprovalId) -> Result<ApprovalRow, Refusal> {
-        self.store.approval(id).await?.ok_or_else(|| internal("the question is gone"))
-    }
-
-    /// Why a waiting call is denied by now, if it is.
-    async fn denied_now(self: &Arc<Self>, row: &ApprovalRow) -> Result<Option<String>, Refusal> {
-        let judged = match self.judge_again(row).await {
-            Ok((judged, _)) => judged,
-            Err(refusal) if refusal.may_pass() => return Err(refusal),
-            Err(refusal) => return Ok(Some(refusal.to_string())),
-        };
-        let denied = judged.decision.verdict == Verdict::Deny;
-        Ok(denied.then(|| CancelCause::PolicyChanged(judged.decision.reason()).to_string()))
-    }
-
-    /// Judges a call that waits by what holds now: policy, posture, the time, the program and the files.
-    async fn judge_again(self: &Arc<Self>, row: &ApprovalRow) -> Result<(Judged, PendingToolApproval), Refusal> {
-        let ApprovalDocument { prompt, proposal, .. } = read(row)?;
-        let proposal = proposal.proposal().ok_or_else(|| internal("the proposal cannot be read"))?;
-        let judged = self.judge(proposal, self.clock.now()).await?;
-        Ok((Judged { proposed_at: prompt.asked_at, ..judged }, prompt))
-    }
-
-    /// Goes on with a call whose question is not pending any more.
-    async fn answered(self: Arc<Self>, row: ApprovalRow, cancel: &Cancel) -> Result<Completed, Refusal> {
-        let begun = match apply_tool_approval_outcome(row.clone(), self.clock.as_ref(), self.recorded()) {
-            Ok(approver) => self.begin_approved(&row, approver, cancel).await,
-            Err(refusal) => Err(refusal),
-        };
-        let refusal = match begun {
-            Ok((judged, begun)) => {
-                drop(row);
-                return self.carry_out(judged, begun, cancel, None).await;
-            }
-            Err(refusal) => refusal,
-        };
-        // An answer that will not be used any more is not left standing.
-        if row.state == ApprovalState::Approved && !refusal.may_pass() {
-            let (to, cause) = match &refusal {
-                Refusal::Expired(_) => (ApprovalState::Expired, "it was not used in time".to_owned()),
-                other => (ApprovalState::Cancelled, other.to_string()),
-            };
-            self.withdraw(&row, to, &cause).await?;
-        }
-        Err(refusal)
-    }
-
-    /// Spends an answer: from here on the call counts as started, and the answer as used.
-    async fn begin_approved(
-        self: &Arc<Self>,
-        row: &ApprovalRow,
-        approver: Approver,
-        cancel: &Cancel,
-    ) -> Result<(Judged, Begun), Refusal> {
-        // An answer is about what was shown, not about what has become of it.
-        let (judged, prompt) = self.judge_again(row).await?;
-        let judged = still_approved(judged, &prompt)?;
-        let changes = vec![
-            Change::MoveApproval {
-                id: row.id,
-                from: ApprovalState::Approved,
-                to: ApprovalState::Consumed,
-                document: None,
-            },
-            Change::MoveCall { call: judged.proposal.call, from: CallState::Waiting, to: CallState::Started },
-        ];
-        let start = Start { records: Vec::new(), changes, approver: Some(approver) };
-        match self.write_start(&judged, &start, cancel).await {
-            Ok(begun) => Ok((judged, begun)),
-            Err(Hitch::Refused(refusal)) => Err(refusal),
-            Err(Hitch::GrantEnded) => Err(internal("an answer is no standing approval")),
-        }
-    }
-
     /// Step three, once everything that it needs is durable: runs the call and attests it.
-    async fn carry_out(
+    pub(crate) async fn carry_out(
         &self,
         judged: Judged,
         begun: Begun,
@@ -494,12 +368,11 @@ impl Inner {
         if let Some(durable) = durable {
             let _ = durable.send(());
         }
-        let Begun { facts, plan } = begun;
+        let Begun { facts, plan, executor, found } = begun;
         if let Some(cause) = cancel.already() {
             return self.attest(&facts, Executed::unknown(Ending::Cancelled, &cause.to_string())).await;
         }
-        let executor = self.executor(&judged, &facts, cancel);
-        let permit = Permit::issue(Arc::clone(&facts), judged.intent.work, plan);
+        let permit = Permit::issue(Arc::clone(&facts), judged.intent.work, plan, found);
         // On a task of its own, so that a failure in it is attested like everything else.
         let execution = tokio::spawn(async move { execute_tool_call(permit, &executor).await });
         let executed = execution.await.unwrap_or_else(|_| Executed::unknown(Ending::Crashed, "the executor failed"));
@@ -507,48 +380,63 @@ impl Inner {
     }
 
     /// Takes from the budget and writes `tool.started`. Only who holds the result may let the call run.
-    async fn write_start(&self, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
+    pub(crate) async fn write_start(&self, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
         let Some(Runnable { plan, action }) = &judged.runnable else {
             return Err(internal("a call that runs has no plan").into());
         };
         let proposal = &judged.proposal;
+        let attestation = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
+        let mut run = judged.run.clone();
         for _ in 0..RESERVATION_ATTEMPTS {
-            let reserved = self.affordable(judged).await?;
+            let reserved = judged.affordable(&run)?;
             if let Some(cause) = cancel.already() {
                 return Err(Refusal::Cancelled(cause).into());
             }
             let started_at = self.clock.now();
             let mut subject = proposal.subject();
             subject.approval = start.approver.as_ref().map(|approver| approver.approval);
-            let body = json!({
-                "action_digest": action.digest,
-                "plan": plan,
-                "approver": start.approver,
-                "policy_set": judged.decision.policy_set,
-                "reserved": reserved,
-            });
+            let body = Started {
+                action_digest: action.digest,
+                plan,
+                approver: start.approver.as_ref(),
+                policy_set: judged.decision.policy_set,
+                reserved,
+            };
             let mut records = start.records.clone();
             records.push(self.record(RecordKind::ToolStarted, subject, &body)?);
             let mut changes = start.changes.clone();
             changes.push(Change::Reserve { run: proposal.run, amount: reserved });
-            match self.commit(records, changes).await {
+            let writing = self.commit(records, changes);
+            // While that is being synced, what comes next is worked out; nothing of it has an effect.
+            let found = CallAction::of(proposal, judged.definition, &judged.intent.work, plan).ok();
+            let executor = self.executor(judged, start, started_at, cancel);
+            let mut facts = CallFacts {
+                attestation,
+                proposal: proposal.clone(),
+                input: proposal.args.digest(),
+                definition: judged.definition,
+                decision: judged.decision.clone(),
+                decision_digest: judged.recorded.digest,
+                digest: action.digest,
+                approver: start.approver.clone(),
+                reserved,
+                proposed_at: judged.proposed_at,
+                started_at,
+                started_seq: 0,
+            };
+            let plan = plan.clone();
+            match writing.await {
                 Ok(committed) => {
-                    let started_seq = committed.last().map(|(seq, _)| seq).unwrap_or_default();
-                    let facts = CallFacts {
-                        proposal: proposal.clone(),
-                        definition: judged.definition,
-                        decision: judged.decision.clone(),
-                        digest: action.digest,
-                        approver: start.approver.clone(),
-                        reserved,
-                        proposed_at: judged.proposed_at,
-                        started_at,
-                        started_seq,
-                    };
-                    return Ok(Begun { facts: Arc::new(facts), plan: plan.clone() });
+                    facts.started_seq = committed.last().map(|(seq, _)| seq).unwrap_or_default();
+                    return Ok(Begun {
+                        facts: Arc::new(facts),
+                        plan,
+                        executor,
+                        found: found.map(|found| found.digest),
+                    });
                 }
                 // Another call of the run was quicker; look again at what is left.
-                Err(CommitError::Conflict(Conflict::OverBudget { .. })) => {}
+                Err(CommitError::Conflict(Conflict::OverBudget { .. })) => run = self.run_of(proposal).await?,
                 Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::GrantEnded),
                 Err(error) => return Err(Refusal::from(error).into()),
             }
@@ -556,32 +444,13 @@ impl Inner {
         Err(internal("the run's budget is too contended").into())
     }
 
-    /// What a call takes from its run's budget before it runs: one call, and at most what its plan allows of the rest.
-    async fn affordable(&self, judged: &Judged) -> Result<Charge, Refusal> {
-        let proposal = &judged.proposal;
-        let row = self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
-        if row.session != proposal.session || row.principal != proposal.principal.to_string() {
-            return Err(Refusal::ForeignRun(proposal.run, proposal.principal.to_string()));
-        }
-        let left = row.limits.minus(row.used);
-        if left.calls == 0 || left.wall_ms == 0 || left.output_bytes == 0 {
-            return Err(Refusal::Budget { limits: row.limits, used: row.used });
-        }
-        let plan = judged.runnable.as_ref().map(|runnable| &runnable.plan);
-        Ok(Charge {
-            calls: 1,
-            wall_ms: left.wall_ms.min(plan.map_or(0, Plan::wall_ms)),
-            output_bytes: left.output_bytes.min(plan.map_or(0, Plan::output_bytes)),
-        })
-    }
-
-    fn executor(&self, judged: &Judged, facts: &CallFacts, cancel: &Cancel) -> Executor {
+    fn executor(&self, judged: &Judged, start: &Start, now: Timestamp, cancel: &Cancel) -> Executor {
         let (policies, settings) = (self.engine.snapshot(), Arc::clone(&judged.settings));
         let principal = judged.proposal.principal.clone();
         let tool = self.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
         // The whole context of the call: a rule about a device, a token or a run holds for what is found on the way, too.
-        let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, facts.started_at);
-        let approved = facts.approver.is_some();
+        let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, now);
+        let approved = start.approver.is_some();
         let may_read = move |path: &AbsolutePath| {
             let resource = Resource::Path(path.clone());
             let request = PolicyRequest { principal: principal.clone(), action: Action::FsRead, resource };
@@ -591,10 +460,10 @@ impl Inner {
                 Verdict::Deny => false,
             }
         };
-        let (registry, proposal) = (Arc::clone(&self.registry), facts.proposal.clone());
+        let (registry, proposal) = (Arc::clone(&self.registry), judged.proposal.clone());
         let (workspace, settings) = (judged.workspace.clone(), Arc::clone(&judged.settings));
         let reread = move || {
-            let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
+            let place = tool::Place { workspace: workspace.as_deref(), programs: &settings.programs };
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
         Executor {
@@ -610,38 +479,42 @@ impl Inner {
 
     /// Step four: makes what happened durable, and does not give up while the disk is in trouble.
     pub(crate) async fn attest(&self, facts: &CallFacts, executed: Executed) -> Result<Completed, Refusal> {
-        let id = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
-        let attestation = ToolAttestation::of(id, facts, &executed, self.clock.now()).map_err(internal)?;
-        let note = attestation.sign(self.store.key()).map_err(internal)?;
+        let attestation = ToolAttestation::of(facts, &executed, self.clock.now());
+        let text = attestation.canonical().map_err(internal)?;
+        let note = self.store.key().sign(&(text.clone() + "\n")).map_err(internal)?;
         let used = Charge {
             calls: 1,
             wall_ms: u64::try_from(executed.ran.as_millis()).unwrap_or(u64::MAX),
             output_bytes: executed.output.length(),
         };
         let proposal = &facts.proposal;
-        let body = json!({ "attestation": attestation, "note": note, "output": executed.output });
-        let record = self.record(RecordKind::ToolAttested, proposal.subject(), &body)?;
+        let text = RawValue::from_string(text).map_err(internal)?;
+        let body = Attested { attestation: &text, note: &note, output: &executed.output };
         let changes = vec![
             Change::MoveCall { call: proposal.call, from: CallState::Started, to: CallState::Ended },
             Change::Settle { run: proposal.run, reserved: facts.reserved, used },
         ];
+        let mut record = self.record(RecordKind::ToolAttested, proposal.subject(), &body);
         loop {
-            match self.commit(vec![record.clone()], changes.clone()).await {
-                Ok(committed) => {
-                    let (seq, hash) = committed.last().ok_or_else(|| internal("no record was written"))?;
-                    let receipt = Receipt { attestation, note, seq, hash };
-                    return Ok(Completed { receipt, output: executed.output });
-                }
-                Err(CommitError::Unwritable(trouble)) if trouble.can_pass() => {
-                    tokio::time::sleep(JOURNAL_AGAIN).await;
-                }
-                Err(CommitError::Unwritable(trouble)) => return Err(Refusal::Unattested(trouble)),
-                Err(error) => return Err(error.into()),
+            match &record {
+                Ok(made) => match self.commit(vec![made.clone()], changes.clone()).await {
+                    Ok(committed) => {
+                        let (seq, hash) = committed.last().ok_or_else(|| internal("no record was written"))?;
+                        let receipt = Receipt { attestation, note, seq, hash };
+                        return Ok(Completed { receipt, output: executed.output });
+                    }
+                    Err(CommitError::Unwritable(trouble)) if trouble.can_pass() => {}
+                    Err(CommitError::Unwritable(trouble)) => return Err(Refusal::Unattested(trouble)),
+                    Err(error) => return Err(error.into()),
+                },
+                // There was no randomness for its salt, which passes.
+                Err(_) => record = self.record(RecordKind::ToolAttested, proposal.subject(), &body),
             }
+            tokio::time::sleep(JOURNAL_AGAIN).await;
         }
     }
 
-    pub(crate) fn call_row(&self, proposal: &ToolProposal, state: CallState, document: String) -> CallRow {
+    pub(crate) fn call_row(&self, proposal: &ToolProposal, state: CallState) -> CallRow {
         CallRow {
             call: proposal.call,
             node: self.store.node(),
@@ -651,29 +524,59 @@ impl Inner {
             state,
             first_seq: 0,
             last_seq: 0,
-            document,
+            document: String::new(),
         }
     }
 }
 
-/// A call that may run, because everything it needs is durable.
-struct Begun {
-    facts: Arc<CallFacts>,
-    plan: Plan,
+impl Recorded {
+    fn of(decision: &ToolDecision) -> Result<Self, Refusal> {
+        let text = palyra_types::json::canonical_of(decision).map_err(internal)?;
+        let digest = Sha256Digest::of(text.as_bytes());
+        Ok(Self { text: RawValue::from_string(text).map_err(internal)?, digest })
+    }
 }
 
-/// Whether what would run now is what was approved, and policy still lets it.
-fn still_approved(judged: Judged, prompt: &PendingToolApproval) -> Result<Judged, Refusal> {
-    let Some(runnable) = &judged.runnable else { return Err(Refusal::Denied(Box::new(judged.decision))) };
-    let (approved, found) = (prompt.digest, runnable.action.digest);
-    if approved == found { Ok(judged) } else { Err(Refusal::Mismatch { approval: prompt.id, approved, found }) }
+/// Another thread that reads the arguments of a call into what would be done, and works out the ways to do it.
+type Reading = tokio::task::JoinHandle<Result<(Intent, Vec<Plan>, Vec<Unfit>), CallError>>;
+
+/// The body of `tool.decided` for a call that policy was asked about.
+#[derive(Serialize)]
+struct Decided<'a> {
+    decision: &'a RawValue,
+    reason: String,
+    request: RequestDocument,
+    action_digest: Option<Sha256Digest>,
 }
 
-/// How long a waiting call sleeps before it looks at the clock again: somebody may have set it.
-const LONGEST_NAP: Duration = Duration::from_secs(10);
+/// The body of `tool.decided` for a call that was refused on other grounds.
+#[derive(Serialize)]
+struct Refused {
+    refused: &'static str,
+    reason: String,
+    advice: String,
+}
+
+/// The body of `tool.started`.
+#[derive(Serialize)]
+struct Started<'a> {
+    action_digest: Sha256Digest,
+    plan: &'a Plan,
+    approver: Option<&'a Approver>,
+    policy_set: Sha256Digest,
+    reserved: Charge,
+}
+
+/// The body of `tool.attested`.
+#[derive(Serialize)]
+struct Attested<'a> {
+    attestation: &'a RawValue,
+    note: &'a str,
+    output: &'a Output,
+}
 
 /// How often a call looks again at what is left of its run's budget.
 const RESERVATION_ATTEMPTS: usize = 16;
 
 /// How long before something is tried again that a journal in trouble did not take.
-const JOURNAL_AGAIN: Duration = Duration::from_millis(250);
+pub(crate) const JOURNAL_AGAIN: Duration = Duration::from_millis(250);

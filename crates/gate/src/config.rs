@@ -1,11 +1,11 @@
-//! What the operator configures about calls: the sections `[policy]`, `[[workspace]]`, `[sandbox]`, `[[egress.host]]`, `[approvals]` and
-//! `[budget]` of `config.toml`.
+//! What the operator configures about calls: the sections `[policy]`, `[[workspace]]`, `[sandbox]`, `[[egress.host]]`, `[approvals]`,
+//! `[budget]` and `[calls]` of `config.toml`.
 //!
 //! Guarantees: an unknown key is an error; what is left out is the careful choice. Does not: read files.
 
 use std::collections::BTreeSet;
 
-use palyra_journal::state::Charge;
+use palyra_journal::state::{Charge, PendingLimits};
 use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset};
 use palyra_sandbox::{EgressHost, Interpreters, Limits};
 use palyra_types::{
@@ -29,6 +29,8 @@ pub struct GateConfig {
     pub approvals: ApprovalsConfig,
     /// What a run may use.
     pub budget: BudgetConfig,
+    /// How much may be under way at once.
+    pub calls: CallsConfig,
 }
 
 impl GateConfig {
@@ -209,6 +211,8 @@ pub struct ApprovalsConfig {
     pub most_pending: u64,
     /// How many questions of one principal may be pending.
     pub most_pending_of_one: u64,
+    /// How many bytes the pending questions of one principal may take together.
+    pub most_pending_bytes_of_one: u64,
     /// The longest time that a standing approval can be given for.
     pub longest_timebox_minutes: u32,
     /// What whoever answers has to show, besides their credential.
@@ -222,8 +226,21 @@ impl Default for ApprovalsConfig {
             valid_for_seconds: 120,
             most_pending: 10_000,
             most_pending_of_one: 5_000,
+            most_pending_bytes_of_one: 128 << 20,
             longest_timebox_minutes: 480,
             presence: Presence::None,
+        }
+    }
+}
+
+impl ApprovalsConfig {
+    /// How many questions may be pending, as the journal counts them.
+    #[must_use]
+    pub const fn pending(&self) -> PendingLimits {
+        PendingLimits {
+            most: self.most_pending,
+            most_of_one: self.most_pending_of_one,
+            most_bytes_of_one: self.most_pending_bytes_of_one,
         }
     }
 }
@@ -261,6 +278,24 @@ impl BudgetConfig {
     #[must_use]
     pub const fn limits(self) -> Charge {
         Charge { calls: self.calls, wall_ms: self.wall_seconds.saturating_mul(1_000), output_bytes: self.output_bytes }
+    }
+}
+
+/// `[calls]`: how much may be under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallsConfig {
+    /// How many calls run; further ones wait for their turn.
+    pub most_running: usize,
+    /// How many of them may belong to one principal.
+    pub most_running_of_one: usize,
+    /// How many calls of one principal may be under way, those that wait for a person not counted; further ones are refused.
+    pub most_under_way_of_one: usize,
+}
+
+impl Default for CallsConfig {
+    fn default() -> Self {
+        Self { most_running: 64, most_running_of_one: 32, most_under_way_of_one: 1_000 }
     }
 }
 

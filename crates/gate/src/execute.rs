@@ -13,7 +13,7 @@ use palyra_sandbox::{
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
-    id::{CallId, RunId},
+    id::{CallId, RunId, SessionId},
 };
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -22,7 +22,7 @@ use crate::{
     action::CallAction,
     attest::Ending,
     output::Output,
-    permit::{CallFacts, Permit},
+    permit::{CallFacts, Permit, Spent},
     plan::Plan,
     tool::{FileWork, ProcessWork, Report, Work},
     tools::files::{self, Heed, OutputCaps},
@@ -51,6 +51,8 @@ pub trait Reports: Send + Sync {
 /// Output of a call that runs.
 #[derive(Debug, Clone)]
 pub struct LiveOutput {
+    /// The conversation, for whoever may see only their own.
+    pub session: SessionId,
     /// The task.
     pub run: RunId,
     /// The call.
@@ -91,22 +93,24 @@ impl Executed {
 
 /// Runs a call and spends its permit.
 pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed {
-    let (facts, work, plan) = permit.spend();
+    let Spent { facts, work, plan, found } = permit.spend();
     let begun = Instant::now();
     // The executor works out itself what it is about to run; it does not take anybody's word for it.
-    let work = match work {
+    let (work, found) = match work {
         Work::Process(ref process) if process.is_pinned() => {
             let reread = Arc::clone(&executor.reread);
             match tokio::task::spawn_blocking(move || reread()).await {
-                Ok(Some(work)) => work,
+                Ok(Some(work)) => {
+                    let found = CallAction::of(&facts.proposal, facts.definition, &work, &plan).ok();
+                    (work, found.map(|found| found.digest))
+                }
                 Ok(None) | Err(_) => return Executed::unknown(Ending::NotStarted, CHANGED),
             }
         }
         // Nobody but the machine's owner can change the program; and file work is held to its real paths as it is done.
-        work => work,
+        work => (work, found),
     };
-    let found = CallAction::of(&facts.proposal, facts.definition, &work, &plan);
-    if !found.is_ok_and(|found| found.digest == facts.digest) {
+    if found != Some(facts.digest) {
         return Executed::unknown(Ending::NotStarted, CHANGED);
     }
     let mut executed = match (work, &plan) {
@@ -145,14 +149,15 @@ async fn run_process(
         }
     };
     let stopper = running.stopper();
-    let (run, call) = (facts.proposal.run, facts.proposal.call);
+    let (session, run, call) = (facts.proposal.session, facts.proposal.run, facts.proposal.call);
     let mut watched = true;
     loop {
         tokio::select! {
             chunk = running.next_output() => match chunk {
                 Some(chunk) => {
                     // Nobody may be listening.
-                    let _ = executor.live.send(LiveOutput { run, call, stream: chunk.stream, bytes: chunk.bytes.into() });
+                    let bytes = chunk.bytes.into();
+                    let _ = executor.live.send(LiveOutput { session, run, call, stream: chunk.stream, bytes });
                 }
                 None => break,
             },

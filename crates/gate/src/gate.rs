@@ -10,10 +10,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
+    future::Future,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -21,22 +23,24 @@ use palyra_journal::{
     Checkpoint, CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
     state::{Change, Charge, PostureRow, RunRow, Waiting},
 };
-use palyra_policy::{Engine, PolicyEvaluationConfig};
+use palyra_policy::{Engine, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunner, StopCause};
 use palyra_types::{
-    AbsolutePath, Clock, Entropy, Principal, SandboxTier, Timestamp, WorkspaceName,
+    AbsolutePath, Action, Clock, Entropy, ObjectId, ObjectKind, Posture, Principal, Resource, SandboxTier, Timestamp,
+    ToolName, WorkspaceName,
     id::{CallId, RunId, SessionId},
 };
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 
 use crate::{
+    admission::Admission,
     approval::presence::PresencePin,
     attest::Completed,
-    conduct::{Ear, Question},
     config::GateConfig,
     execute::{LiveOutput, Reports},
     posture::PostureLayer,
     proposal::ToolProposal,
+    question::{Ear, Question},
     refusal::{CancelCause, Refusal},
     tool::SearchPath,
     tools::Registry,
@@ -66,7 +70,12 @@ pub(crate) struct Inner {
     pub(crate) live: broadcast::Sender<LiveOutput>,
     /// Counts reloads; calls that wait are decided anew when it changes.
     pub(crate) policies: watch::Sender<u64>,
-    calls: Mutex<HashMap<CallId, Cancel>>,
+    pub(crate) admission: Arc<Admission>,
+    calls: Mutex<HashMap<CallId, UnderWay>>,
+    /// Whether nothing is let in any more.
+    stopping: AtomicBool,
+    /// Told whenever a call is over.
+    left: Notify,
     /// The latest time that is known to have been.
     recorded: AtomicI64,
 }
@@ -117,6 +126,7 @@ impl Gate {
         let passed = |(name, _): &(String, String)| settings.config.sandbox.pass_environment.contains(name);
         let environment = parts.environment.into_iter().filter(passed).collect();
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
+        let admission = Admission::new(settings.config.calls);
         let inner = Arc::new(Inner {
             engine: parts.engine,
             settings: ArcSwap::from_pointee(settings),
@@ -131,7 +141,10 @@ impl Gate {
             waiters: Waiters::default(),
             live,
             policies: watch::channel(0).0,
+            admission,
             calls: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            left: Notify::new(),
             recorded: AtomicI64::new(recorded.unix_millis()),
             store: parts.store,
         });
@@ -197,10 +210,45 @@ impl Gate {
         }
     }
 
-    /// Withdraws or stops a call. Returns whether there was one to stop.
-    pub fn cancel(&self, call: CallId, by: &Principal) -> bool {
+    /// Withdraws or stops a call. Returns whether there was one to stop. Whoever proposed it may; anybody else needs the right to answer
+    /// approvals.
+    ///
+    /// # Errors
+    /// When policy does not let them.
+    pub fn cancel(&self, call: CallId, by: &Principal) -> Result<bool, Refusal> {
+        let found = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
+        let Some(UnderWay { cancel, principal }) = found else { return Ok(false) };
+        if (principal.kind(), principal.id()) != (by.kind(), by.id()) {
+            self.inner.may_answer_about(by, &call.to_string())?;
+        }
+        Ok(cancel.ask(&CancelCause::Requested(by.clone())))
+    }
+
+    /// Lets nothing in any more, stops what runs, withdraws what waits for its caller's sake, and returns when all of that is attested, or
+    /// after this long. Says how many calls were left. Calls that were accepted and wait for their answer wait for the next daemon.
+    pub async fn stop(&self, patience: Duration) -> usize {
+        self.inner.stopping.store(true, Ordering::SeqCst);
+        let all_left = async {
+            loop {
+                let left = self.inner.left.notified();
+                // After the flag is set nobody enters, so this meets everybody.
+                let under_way: Vec<Cancel> = self.under_way();
+                if under_way.is_empty() {
+                    return;
+                }
+                under_way.iter().for_each(|cancel| {
+                    cancel.ask(&CancelCause::Stopping);
+                });
+                left.await;
+            }
+        };
+        let _ = tokio::time::timeout(patience, all_left).await;
+        self.under_way().len()
+    }
+
+    fn under_way(&self) -> Vec<Cancel> {
         let calls = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.get(&call).is_some_and(|cancel| cancel.ask(&CancelCause::Requested(by.clone())))
+        calls.values().map(|one| one.cancel.clone()).collect()
     }
 
     /// Tells what calls print while they run.
@@ -237,22 +285,19 @@ impl Gate {
     /// Sets how freely a tool may be used in a layer, or leaves it to the next layer again.
     ///
     /// # Errors
-    /// When it cannot be recorded, or there was nothing to take away.
-    pub async fn set_posture(
-        &self,
-        layer: PostureLayer,
-        key: &str,
-        tool: &palyra_types::ToolName,
-        posture: Option<palyra_types::Posture>,
-    ) -> Result<(), Refusal> {
+    /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
+    pub async fn set_posture(&self, setting: &PostureSetting, by: &Principal) -> Result<(), Refusal> {
         let inner = &self.inner;
-        let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture });
+        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()))?;
+        let PostureSetting { layer, key, tool, posture } = setting;
+        let told = by.to_string();
+        let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
         let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;
         let row = PostureRow {
             layer: layer.as_str().to_owned(),
-            key: key.to_owned(),
+            key: key.clone(),
             tool: tool.clone(),
-            posture: posture.unwrap_or(palyra_types::Posture::Disabled),
+            posture: posture.unwrap_or(Posture::Disabled),
         };
         let change = Change::SetPosture { row, remove: posture.is_none() };
         inner.commit(vec![record], vec![change]).await.map_err(Refusal::from)?;
@@ -261,9 +306,9 @@ impl Gate {
     }
 
     /// Goes on with a call that waits for its answer.
-    pub(crate) fn begin_waiting(&self, call: CallId, question: Question) {
+    pub(crate) fn begin_waiting(&self, call: CallId, principal: Principal, question: Question) {
         let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
-        let Some(leave) = self.enter(call, &cancel) else { return };
+        let Some(leave) = self.enter(call, &UnderWay { cancel: cancel.clone(), principal }) else { return };
         let waiter = inner.waiters.wait_for(question.id);
         let mut policies = inner.policies.subscribe();
         // Policies may have changed while no daemon ran.
@@ -282,11 +327,11 @@ impl Gate {
     /// Makes a call known, so that it can be cancelled, until what is returned is dropped.
     ///
     /// SECURITY: the first call of an id keeps its place. Whoever proposes the id again would otherwise put the first out of reach.
-    fn enter(&self, call: CallId, cancel: &Cancel) -> Option<LeaveOnDrop> {
+    fn enter(&self, call: CallId, under_way: &UnderWay) -> Option<LeaveOnDrop> {
         match self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call) {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
-                place.insert(cancel.clone());
+                place.insert(under_way.clone());
                 Some(LeaveOnDrop { inner: Arc::clone(&self.inner), call })
             }
         }
@@ -296,12 +341,25 @@ impl Gate {
     pub(crate) fn begin(&self, proposal: ToolProposal, durable: Option<oneshot::Sender<()>>) -> (Cancel, Outcome) {
         let (cancel, (done, finished)) = (Cancel::default(), oneshot::channel());
         let (inner, handle) = (Arc::clone(&self.inner), cancel.clone());
-        let Some(leave) = self.enter(proposal.call, &cancel) else {
+        let place = match inner.admission.enter(&proposal.principal) {
+            Ok(place) => place,
+            Err(limit) => {
+                let _ = done.send(Err(Refusal::TooManyCalls { limit }));
+                return (cancel, finished);
+            }
+        };
+        let under_way = UnderWay { cancel: cancel.clone(), principal: proposal.principal.clone() };
+        let Some(leave) = self.enter(proposal.call, &under_way) else {
             let _ = done.send(Err(Refusal::Repeated));
             return (cancel, finished);
         };
+        // Asked only now: whoever sets the flag meets everybody who entered before.
+        if inner.stopping.load(Ordering::SeqCst) {
+            let _ = done.send(Err(Refusal::Cancelled(CancelCause::Stopping)));
+            return (cancel, finished);
+        }
         tokio::spawn(async move {
-            let outcome = inner.conduct(proposal, handle, durable).await;
+            let outcome = inner.conduct(proposal, (handle, place), durable).await;
             drop(leave);
             let _ = done.send(outcome);
         });
@@ -326,14 +384,35 @@ impl Inner {
         Timestamp::from_unix_millis(self.recorded.load(Ordering::Relaxed))
     }
 
-    pub(crate) async fn commit(
+    /// Writes at once; what is returned is done when that is durable.
+    pub(crate) fn commit(
         &self,
         records: Vec<palyra_journal::NewRecord>,
         changes: Vec<Change>,
-    ) -> Result<palyra_journal::Committed, CommitError> {
-        let committed = self.store.commit(Transaction { records, changes }).await?;
-        self.recorded.fetch_max(self.clock.now().unix_millis(), Ordering::Relaxed);
-        Ok(committed)
+    ) -> impl Future<Output = Result<palyra_journal::Committed, CommitError>> + Send + '_ {
+        let writing = self.store.commit(Transaction { records, changes });
+        async move {
+            let committed = writing.await?;
+            self.recorded.fetch_max(self.clock.now().unix_millis(), Ordering::Relaxed);
+            Ok(committed)
+        }
+    }
+
+    /// Whether policy lets somebody do something that is no call.
+    pub(crate) fn may(&self, by: &Principal, action: Action, resource: Resource) -> Result<(), Refusal> {
+        let request = PolicyRequest { principal: by.clone(), action, resource };
+        let context = PolicyRequestContext::at(self.clock.now());
+        let decision = self.engine.decide(&request, &context, &self.settings.load().evaluation);
+        match decision.verdict {
+            Verdict::Allow => Ok(()),
+            Verdict::Ask | Verdict::Deny => Err(Refusal::NotPermitted(decision.reason())),
+        }
+    }
+
+    /// Whether policy lets somebody answer what is asked about this, and so stop it.
+    pub(crate) fn may_answer_about(&self, by: &Principal, id: &str) -> Result<(), Refusal> {
+        let id = ObjectId::parse(id).map_err(internal)?;
+        self.may(by, Action::ApprovalAnswer, Resource::Object(ObjectKind::Approval, id))
     }
 
     /// A record that says this.
@@ -365,6 +444,27 @@ impl Settings {
         let programs = SearchPath::new(config.sandbox.search_path.clone());
         Ok(Self { config, evaluation, workspaces, programs })
     }
+}
+
+/// How freely a tool is to be used in a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostureSetting {
+    /// The layer.
+    pub layer: PostureLayer,
+    /// What of that layer: a session, an agent, a workspace; empty for all.
+    pub key: String,
+    /// The tool.
+    pub tool: ToolName,
+    /// How freely; nothing leaves it to the next layer.
+    pub posture: Option<Posture>,
+}
+
+/// A call that is under way.
+#[derive(Clone)]
+struct UnderWay {
+    cancel: Cancel,
+    /// Who proposed it.
+    principal: Principal,
 }
 
 /// A call's ear: whether it is to be withdrawn or stopped, and why.
@@ -441,6 +541,7 @@ struct LeaveOnDrop {
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
         self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
+        self.inner.left.notify_one();
     }
 }
 
@@ -470,6 +571,7 @@ impl From<CommitError> for Refusal {
             CommitError::Conflict(Conflict::TooManyPending { pending, limit, .. }) => {
                 Self::TooManyPending { pending, limit }
             }
+            CommitError::Conflict(Conflict::PendingTooLarge { limit }) => Self::PendingTooLarge { limit },
             CommitError::Conflict(Conflict::Exists) => Self::Repeated,
             CommitError::Conflict(other) => Self::Internal(other.to_string()),
         }

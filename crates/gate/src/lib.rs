@@ -15,7 +15,8 @@
 //! | how a call would run | [`plan`], [`config`] |
 //! | what exactly is approved, run and attested | [`action`] |
 //! | step one: decide | [`decide`], [`posture`] |
-//! | step two: approve | [`approval`], [`risk`], [`deadline`] |
+//! | how much is under way at once | `admission` |
+//! | step two: approve | `question`, [`approval`], [`risk`], [`deadline`] |
 //! | the permission to run | [`permit`] |
 //! | step three: execute | [`execute`], [`output`] |
 //! | step four: attest | [`attest`] |
@@ -23,6 +24,7 @@
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
 pub mod action;
+mod admission;
 pub mod approval;
 pub mod attest;
 mod conduct;
@@ -36,6 +38,7 @@ pub mod permit;
 pub mod plan;
 pub mod posture;
 pub mod proposal;
+mod question;
 pub mod recover;
 pub mod refusal;
 pub mod risk;
@@ -52,7 +55,7 @@ pub use attest::{Completed, Ending, Receipt, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
-pub use gate::{Accepted, Gate, OpenError, Parts};
+pub use gate::{Accepted, Gate, OpenError, Parts, PostureSetting};
 pub use output::Output;
 pub use permit::{Approver, Permit};
 pub use proposal::ToolProposal;

@@ -9,7 +9,7 @@
 //! ```compile_fail,E0451
 //! use palyra_gate::Permit;
 //!
-//! let forged = Permit { facts: todo!(), work: todo!(), plan: todo!() };
+//! let forged = Permit { facts: todo!(), work: todo!(), plan: todo!(), found: todo!() };
 //! ```
 //!
 //! and one permit runs one call:
@@ -30,7 +30,10 @@
 use std::sync::Arc;
 
 use palyra_journal::state::Charge;
-use palyra_types::{Principal, Sha256Digest, Timestamp, id::ApprovalId};
+use palyra_types::{
+    Principal, Sha256Digest, Timestamp,
+    id::{ApprovalId, AttestationId},
+};
 use serde::Serialize;
 
 use crate::{decide::ToolDecision, plan::Plan, proposal::ToolProposal, tool::Work};
@@ -42,26 +45,44 @@ pub struct Permit {
     facts: Arc<CallFacts>,
     work: Work,
     plan: Plan,
+    found: Option<Sha256Digest>,
 }
 
 impl Permit {
-    /// The only place where a permit comes from. The facts name the durable record that the call was started with.
-    pub(crate) const fn issue(facts: Arc<CallFacts>, work: Work, plan: Plan) -> Self {
-        Self { facts, work, plan }
+    /// The only place where a permit comes from. The facts name the durable record that the call was started with; `found` is the digest
+    /// of this very work and plan, if they have one.
+    pub(crate) const fn issue(facts: Arc<CallFacts>, work: Work, plan: Plan, found: Option<Sha256Digest>) -> Self {
+        Self { facts, work, plan, found }
     }
 
     /// Takes the permit apart, which is what running the call does.
-    pub(crate) fn spend(self) -> (Arc<CallFacts>, Work, Plan) {
-        (self.facts, self.work, self.plan)
+    pub(crate) fn spend(self) -> Spent {
+        let Self { facts, work, plan, found } = self;
+        Spent { facts, work, plan, found }
     }
+}
+
+/// What a permit held.
+pub(crate) struct Spent {
+    pub(crate) facts: Arc<CallFacts>,
+    pub(crate) work: Work,
+    pub(crate) plan: Plan,
+    /// The digest of the work and the plan.
+    pub(crate) found: Option<Sha256Digest>,
 }
 
 /// What is known about a call when it starts; what its attestation repeats.
 #[derive(Debug)]
 pub(crate) struct CallFacts {
+    /// The id of the statement that will be made about it.
+    pub(crate) attestation: AttestationId,
     pub(crate) proposal: ToolProposal,
+    /// The digest of the arguments.
+    pub(crate) input: Sha256Digest,
     pub(crate) definition: Sha256Digest,
     pub(crate) decision: ToolDecision,
+    /// The digest of the decision as it is recorded.
+    pub(crate) decision_digest: Sha256Digest,
     pub(crate) digest: Sha256Digest,
     pub(crate) approver: Option<Approver>,
     pub(crate) reserved: Charge,

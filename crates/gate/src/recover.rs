@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::{
     approval::answer::read,
     attest::Ending,
-    conduct::Question,
     gate::{Gate, Inner, internal},
+    question::Question,
     refusal::{CancelCause, Refusal},
 };
 
@@ -67,7 +67,8 @@ impl Gate {
         };
         match read(&asked) {
             Ok(document) if row.waiting == Waiting::Accepted => {
-                self.begin_waiting(row.call, Question::from(&document.prompt));
+                let question = Question::new(&document.prompt, row.waiting);
+                self.begin_waiting(row.call, document.prompt.principal, question);
                 Ok(true)
             }
             // A question that cannot be read cannot be answered, and must not keep the daemon from starting.

@@ -58,6 +58,21 @@ pub enum Refusal {
         /// How many may be.
         limit: u64,
     },
+    /// The questions that wait are too large together.
+    #[error("the approvals that are pending for this principal may take {limit} bytes together")]
+    PendingTooLarge {
+        /// How many bytes they may take.
+        limit: u64,
+    },
+    /// The principal has too many calls under way.
+    #[error("{limit} calls of this principal are under way, which is the limit")]
+    TooManyCalls {
+        /// How many may be.
+        limit: usize,
+    },
+    /// Policy does not let somebody do what is no call.
+    #[error("policy does not permit it: {0}")]
+    NotPermitted(String),
     /// The run has used up its budget.
     #[error("the run has used up its budget: {}", spent(.limits, .used))]
     Budget {
@@ -103,7 +118,9 @@ impl Refusal {
             Self::Expired(_) => "approval_expired",
             Self::Cancelled(_) => "cancelled",
             Self::Mismatch { .. } => "approval_mismatch",
-            Self::TooManyPending { .. } => "too_many_pending",
+            Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => "too_many_pending",
+            Self::TooManyCalls { .. } => "too_many_calls",
+            Self::NotPermitted(_) => "denied_by_policy",
             Self::Budget { .. } => "budget_exceeded",
             Self::UnknownRun(_) | Self::ForeignRun(..) => "unknown_run",
             Self::Repeated => "repeated_call",
@@ -143,7 +160,11 @@ impl Refusal {
             Self::Mismatch { .. } => {
                 "a program, a file or the configuration changed since; propose it again".to_owned()
             }
-            Self::TooManyPending { .. } => "answer or deny some of them first: `palyra approvals list`".to_owned(),
+            Self::TooManyCalls { .. } => "wait until some of them are over".to_owned(),
+            Self::NotPermitted(_) => "ask an owner or admin".to_owned(),
+            Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => {
+                "answer or deny some of them first: `palyra approvals list`".to_owned()
+            }
             Self::Budget { .. } => "open a new run, or raise the limits under [budget]".to_owned(),
             Self::UnknownRun(_) | Self::ForeignRun(..) => "open a run first".to_owned(),
             Self::Repeated => "give every call an id of its own".to_owned(),

@@ -41,8 +41,9 @@ struct Shape {
 }
 
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
-    let unnamed =
-        |(_, pattern): &(&str, &str)| format!("(?:{})", ascii_boundaries(pattern).replace("(?P<a>", "(?:").replace("(?P<z>", "(?:"));
+    let unnamed = |(_, pattern): &(&str, &str)| {
+        format!("(?:{})", ascii_boundaries(pattern).replace("(?P<a>", "(?:").replace("(?P<z>", "(?:"))
+    };
     let any = Regex::new(&PATTERNS.iter().map(unnamed).collect::<Vec<_>>().join("|")).ok()?;
     let shape = |&(kind, pattern): &(&str, &str)| {
         // A pattern may capture what stands around the secret and stays: `${a}` before it, `${z}` behind it.

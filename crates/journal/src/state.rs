@@ -196,10 +196,8 @@ pub enum Change {
     AddApproval {
         /// The question.
         row: ApprovalRow,
-        /// How many may be pending in all, this one included.
-        most: u64,
-        /// How many may be pending of the same principal.
-        most_of_one: u64,
+        /// How many may be pending, this one included.
+        limits: PendingLimits,
     },
     /// A question is answered, used, or over. Expects it in the state `from`.
     MoveApproval {
@@ -245,6 +243,17 @@ pub enum Change {
     },
 }
 
+/// How many questions may be pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingLimits {
+    /// How many in all.
+    pub most: u64,
+    /// How many of the same principal.
+    pub most_of_one: u64,
+    /// How many bytes the documents of the same principal may take together.
+    pub most_bytes_of_one: u64,
+}
+
 /// Why a transaction changed nothing: something was not as it expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
@@ -272,6 +281,12 @@ pub enum Conflict {
         limit: u64,
         /// Whether the limit is the one for a single principal.
         of_one: bool,
+    },
+    /// The pending questions of a principal are too large together.
+    #[error("the pending approvals of one principal may take {limit} bytes together")]
+    PendingTooLarge {
+        /// How many bytes they may take.
+        limit: u64,
     },
     /// The run's budget does not allow it.
     #[error("the run has used up its budget")]

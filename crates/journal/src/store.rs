@@ -72,6 +72,9 @@ pub trait JournalStore: Send + Sync {
     /// One question.
     fn approval(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>>;
 
+    /// The state of one question.
+    fn approval_state(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalState>, ReadError>>;
+
     /// The question about a call, if it was asked.
     fn approval_of(&self, call: CallId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>>;
 

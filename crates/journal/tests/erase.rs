@@ -11,7 +11,7 @@ mod lab;
 
 use std::{collections::BTreeSet, fs, path::Path, sync::atomic::AtomicBool, time::Instant};
 
-use lab::{Lab, append, call, commit, said, wait};
+use lab::{Lab, append, call, commit, pending, said, wait};
 use palyra_journal::{
     Erased, JournalStore, Keeping, Maintained, RecordKind, Retention, Selection, SqliteJournal, StoredRecord,
     Transaction, Trust,
@@ -156,7 +156,7 @@ fn state(lab: &Lab, n: u64, ended: bool) -> Vec<Change> {
     let grant = GrantRow { id, session, principal: "agent:a".to_owned(), tool, ended: false, uses: 0, document };
     let mut changes = vec![
         Change::AddCall(add),
-        Change::AddApproval { row: question, most: 9, most_of_one: 9 },
+        Change::AddApproval { row: question, limits: pending(9, 9) },
         Change::AddGrant(grant),
     ];
     if ended {

@@ -11,7 +11,7 @@ mod lab;
 
 use std::sync::Arc;
 
-use lab::{Lab, record, wait};
+use lab::{Lab, pending, record, wait};
 use palyra_journal::{
     CommitError, JournalStore, SqliteJournal, Transaction, Trouble, Trust,
     state::{ApprovalRow, ApprovalState, Change, Charge, Conflict, RunRow},
@@ -60,7 +60,7 @@ fn of_64_answers_to_one_question_exactly_one_counts() {
     let journal = Arc::new(lab.open());
     let row = question(&lab, 1);
     let id = row.id;
-    let add = Change::AddApproval { row, most: 1, most_of_one: 1 };
+    let add = Change::AddApproval { row, limits: pending(1, 1) };
     wait(journal.commit(Transaction { records: Vec::new(), changes: vec![add] })).unwrap();
     let outcomes = at_once(&lab, &journal, |n| Change::MoveApproval {
         id,
@@ -84,7 +84,7 @@ fn conflicts_in_a_batch_do_not_touch_the_others() {
     let lab = Lab::new();
     let journal = Arc::new(lab.open());
     let outcomes =
-        at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n / 2), most: 100, most_of_one: 100 });
+        at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n / 2), limits: pending(100, 100) });
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 32);
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(_) | Err(CommitError::Conflict(Conflict::Exists)))));
     let mut numbers: Vec<_> = outcomes.into_iter().flatten().collect();
@@ -92,8 +92,8 @@ fn conflicts_in_a_batch_do_not_touch_the_others() {
     assert_eq!(numbers, (1..33).collect::<Vec<_>>());
     // Of several changes, all happen or none.
     let two = vec![
-        Change::AddApproval { row: question(&lab, 90), most: 100, most_of_one: 100 },
-        Change::AddApproval { row: question(&lab, 0), most: 100, most_of_one: 100 },
+        Change::AddApproval { row: question(&lab, 90), limits: pending(100, 100) },
+        Change::AddApproval { row: question(&lab, 0), limits: pending(100, 100) },
     ];
     let refused = wait(journal.commit(Transaction { records: vec![record(&lab, 1)], changes: two }));
     assert_eq!(refused, Err(Conflict::Exists.into()));
@@ -122,7 +122,7 @@ fn no_budget_is_spent_twice_and_no_queue_grows_beyond_its_limit() {
     assert_eq!((won, used), (6, Charge { calls: 6, wall_ms: 900, output_bytes: 60 }));
     let refused = CommitError::from(Conflict::OverBudget { limits, used });
     assert!(outcomes.into_iter().filter_map(Result::err).all(|error| error == refused));
-    let outcomes = at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n), most: 7, most_of_one: 5 });
+    let outcomes = at_once(&lab, &journal, |n| Change::AddApproval { row: question(&lab, n), limits: pending(7, 5) });
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 5);
 }
 
@@ -131,7 +131,7 @@ fn subscribers_hear_every_commit_in_order() {
     let lab = Lab::new();
     let journal = Arc::new(lab.open());
     let mut heard = journal.subscribe();
-    let row = |n| Change::AddApproval { row: question(&lab, n), most: 999, most_of_one: 999 };
+    let row = |n| Change::AddApproval { row: question(&lab, n), limits: pending(999, 999) };
     at_once(&lab, &journal, row);
     at_once(&lab, &journal, |n| row(n + 64));
     let mut numbers = Vec::new();

@@ -25,6 +25,7 @@ use crate::{
     deadline::Deadline,
     gate::{Gate, Inner, internal},
     permit::Approver,
+    question::over,
     refusal::{CancelCause, Refusal},
 };
 
@@ -153,9 +154,14 @@ impl Gate {
     /// Ends a standing approval.
     ///
     /// # Errors
-    /// When there is none of this id, or it was ended before.
+    /// When policy does not let them, there is none of this id, or it was ended before.
     pub async fn end_grant(&self, id: ApprovalId, by: &Principal) -> Result<(), AnswerError> {
         let inner = &self.inner;
+        // Agents do not answer, and do not take back what was answered.
+        if by.kind() == PrincipalKind::Agent {
+            return Err(AnswerError::Agent);
+        }
+        inner.may_answer_about(by, &id.to_string())?;
         let subject = palyra_journal::Subject { approval: Some(id), ..palyra_journal::Subject::default() };
         let record = inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.to_string() }))?;
         match inner.commit(vec![record], vec![Change::EndGrant(id)]).await {
@@ -199,7 +205,10 @@ impl Inner {
             id: row.id,
             from: ApprovalState::Pending,
             to: state,
-            document: Some(serde_json::to_string(&document).map_err(internal)?),
+            document: Some(match state {
+                ApprovalState::Approved => serde_json::to_string(&document).map_err(internal)?,
+                _ => over(&serde_json::to_string(&document).map_err(internal)?),
+            }),
         }];
         changes.extend(grant.map(|(_, row)| Change::AddGrant(row)));
         if state == ApprovalState::Denied {
@@ -315,7 +324,7 @@ impl Inner {
             Ok(document) => {
                 subject.run = Some(document.prompt.run);
                 let ended = ApprovalDocument { answer: Some(record.clone()), ..document };
-                Some(serde_json::to_string(&ended).map_err(internal)?)
+                Some(over(&serde_json::to_string(&ended).map_err(internal)?))
             }
             Err(_) => None,
         };
@@ -346,12 +355,12 @@ impl Inner {
 /// # Errors
 /// When the question was denied, ran out, was withdrawn or used, or cannot be read.
 pub fn apply_tool_approval_outcome(
-    row: ApprovalRow,
+    row: &ApprovalRow,
     clock: &dyn Clock,
     recorded: Timestamp,
 ) -> Result<Approver, Refusal> {
     let (id, state) = (row.id, row.state);
-    let answer = read(&row)?.answer.ok_or_else(|| internal("the answer cannot be read"))?;
+    let answer = read(row)?.answer.ok_or_else(|| internal("the answer cannot be read"))?;
     match state {
         ApprovalState::Approved => {
             let valid = answer.valid_until.is_some_and(|until| !until.has_passed(clock, recorded));

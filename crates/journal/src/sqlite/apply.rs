@@ -7,7 +7,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows;
 use crate::{
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, GrantRow, PostureRow, RunRow},
+    state::{
+        ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, GrantRow, PendingLimits, PostureRow,
+        RunRow,
+    },
     trouble::Trouble,
 };
 
@@ -41,7 +44,7 @@ pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Res
     match change {
         Change::AddCall(row) => add_call(connection, row, span),
         Change::MoveCall { call, from, to } => move_call(connection, *call, (*from, *to), span),
-        Change::AddApproval { row, most, most_of_one } => add_approval(connection, row, *most, *most_of_one),
+        Change::AddApproval { row, limits } => add_approval(connection, row, *limits),
         Change::MoveApproval { id, from, to, document } => {
             move_approval(connection, *id, (*from, *to), document.as_deref())
         }
@@ -95,11 +98,21 @@ fn move_call(
     Err(state.map_or(Conflict::Missing, Conflict::Call).into())
 }
 
-fn add_approval(connection: &Connection, row: &ApprovalRow, most: u64, most_of_one: u64) -> Result<(), Stop> {
+fn add_approval(connection: &Connection, row: &ApprovalRow, limits: PendingLimits) -> Result<(), Stop> {
     if row.state == ApprovalState::Pending {
-        within(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'", &[], (most, false))?;
-        let of_one = "SELECT count(*) FROM approvals WHERE state = 'pending' AND principal = ?1";
-        within(connection, of_one, &[row.principal.as_str()], (most_of_one, true))?;
+        let all = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+        let pending: i64 = connection.prepare_cached(all)?.query_row([], |row| row.get(0))?;
+        within(pending.unsigned_abs(), limits.most, false)?;
+        let mut of_one = connection.prepare_cached(
+            "SELECT count(*), coalesce(sum(octet_length(document)), 0) FROM approvals \
+             WHERE state = 'pending' AND principal = ?1",
+        )?;
+        let (pending, bytes): (i64, i64) = of_one.query_row([&row.principal], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        within(pending.unsigned_abs(), limits.most_of_one, true)?;
+        let bytes = bytes.unsigned_abs().saturating_add(u64::try_from(row.document.len()).unwrap_or(u64::MAX));
+        if bytes > limits.most_bytes_of_one {
+            return Err(Conflict::PendingTooLarge { limit: limits.most_bytes_of_one }.into());
+        }
     }
     let mut insert = connection.prepare_cached(
         "INSERT OR IGNORE INTO approvals (id, call, session, principal, digest, state, document) \
@@ -118,10 +131,7 @@ fn add_approval(connection: &Connection, row: &ApprovalRow, most: u64, most_of_o
 }
 
 /// Whether one more is within the limit. The counts are over small partial indexes.
-fn within(connection: &Connection, sql: &str, parameters: &[&str], (limit, of_one): (u64, bool)) -> Result<(), Stop> {
-    let mut count = connection.prepare_cached(sql)?;
-    let pending: i64 = count.query_row(rusqlite::params_from_iter(parameters), |row| row.get(0))?;
-    let pending = pending.unsigned_abs();
+fn within(pending: u64, limit: u64, of_one: bool) -> Result<(), Stop> {
     if pending < limit { Ok(()) } else { Err(Conflict::TooManyPending { pending, limit, of_one }.into()) }
 }
 

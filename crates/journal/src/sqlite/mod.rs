@@ -49,7 +49,7 @@ use crate::{
     key::{JournalKey, KeyError},
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
-    state::{ApprovalRow, CallRow, CallState, GrantRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
     trouble::Trouble,
 };
@@ -273,6 +273,11 @@ impl JournalStore for SqliteJournal {
     fn approval(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {
         let sql = format!("{} WHERE id = ?1", rows::APPROVAL);
         self.read(|connection| rows::one(connection, &sql, [id.to_string()], rows::approval))
+    }
+
+    fn approval_state(&self, id: ApprovalId) -> Later<'_, Result<Option<ApprovalState>, ReadError>> {
+        let sql = "SELECT state FROM approvals WHERE id = ?1";
+        self.read(|connection| rows::one(connection, sql, [id.to_string()], rows::approval_state))
     }
 
     fn approval_of(&self, call: CallId) -> Later<'_, Result<Option<ApprovalRow>, ReadError>> {

@@ -54,6 +54,10 @@ pub(super) fn call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     })
 }
 
+pub(super) fn approval_state(row: &Row<'_>) -> rusqlite::Result<ApprovalState> {
+    word(row, 0, ApprovalState::parse)
+}
+
 pub(super) fn approval(row: &Row<'_>) -> rusqlite::Result<ApprovalRow> {
     Ok(ApprovalRow {
         id: word(row, 0, ApprovalId::parse)?,

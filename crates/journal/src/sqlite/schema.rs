@@ -132,7 +132,7 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_call ON approvals (call);
 CREATE INDEX approvals_open ON approvals (state, id) WHERE state IN ('pending', 'approved');
 CREATE INDEX approvals_digest ON approvals (digest) WHERE state = 'pending';
-CREATE INDEX approvals_principal ON approvals (principal) WHERE state = 'pending';
+CREATE INDEX approvals_principal ON approvals (principal, octet_length(document)) WHERE state = 'pending';
 CREATE TABLE grants (
     id        TEXT PRIMARY KEY,
     session   TEXT NOT NULL,

@@ -9,7 +9,7 @@ use std::{
 
 use palyra_journal::{
     Body, Committed, JournalStore, Keeping, NewRecord, RecordKind, Rotation, SqliteJournal, Subject, Transaction,
-    VerifyKey, sqlite::DATABASE_FILE,
+    VerifyKey, sqlite::DATABASE_FILE, state::PendingLimits,
 };
 use palyra_types::{
     Clock, Timestamp,
@@ -144,4 +144,9 @@ pub fn append(lab: &Lab, journal: &SqliteJournal, count: u64) {
     for from in (0..count).step_by(100) {
         commit(journal, (from..count.min(from + 100)).map(|n| record(lab, n)).collect());
     }
+}
+
+/// Bounds of so many pending questions in all and of one principal.
+pub fn pending(most: u64, most_of_one: u64) -> PendingLimits {
+    PendingLimits { most, most_of_one, most_bytes_of_one: 1 << 20 }
 }
