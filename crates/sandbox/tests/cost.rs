@@ -8,24 +8,29 @@ use std::time::{Duration, Instant};
 
 use lab::Lab;
 
+/// Small and large take turns, and the best of each is compared: a neighbour that takes the processor away makes a round dearer,
+/// never cheaper. A fork of such a heap costs some 30 ms, far more than the bound leaves room for.
 #[tokio::test]
 async fn a_large_heap_makes_a_call_no_dearer() {
     let lab = Lab::new();
-    let small = median(&lab).await;
-    let heap = vec![1_u8; 500 << 20];
-    let large = median(&lab).await;
-    println!("small heap {small:?}, {} MB {large:?}", heap.len() >> 20);
-    assert!(large < small * 3, "{small:?} became {large:?}");
+    let (mut small, mut large) = (Duration::MAX, Duration::MAX);
+    for _ in 0..6 {
+        small = small.min(a_call(&lab).await);
+        let heap = vec![1_u8; 500 << 20];
+        large = large.min(a_call(&lab).await);
+        drop(std::hint::black_box(heap));
+    }
+    println!("small heap {small:?}, 500 MB {large:?}");
+    assert!(large < small * 3 + Duration::from_millis(5), "{small:?} became {large:?}");
 }
 
-async fn median(lab: &Lab) -> Duration {
+/// What one call of several in a row costs. One alone may find an init that waits since the heap was another; all of them cannot.
+async fn a_call(lab: &Lab) -> Duration {
+    const IN_A_ROW: u32 = 10;
     let plan = lab.plan("/bin/true", &[]);
-    let mut times = Vec::new();
-    for _ in 0..31 {
-        let began = Instant::now();
+    let began = Instant::now();
+    for _ in 0..IN_A_ROW {
         lab.run(&plan).await;
-        times.push(began.elapsed());
     }
-    times.sort_unstable();
-    times[times.len() / 2]
+    began.elapsed() / IN_A_ROW
 }
