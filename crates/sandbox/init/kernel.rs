@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use crate::protocol::Stamp;
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the structures of this module are those of 64-bit Linux");
 
@@ -19,6 +21,7 @@ pub struct Errno(pub i32);
 pub const EPERM: i32 = 1;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
+pub const ESTALE: i32 = 116;
 
 pub const SIGKILL: c_int = 9;
 pub const SIGTERM: c_int = 15;
@@ -193,7 +196,7 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Receives bytes and up to four descriptors, which close on exec.
+/// Receives bytes and up to six descriptors, which close on exec.
 pub fn receive(socket: c_int, buffer: &mut [u8], fds: &mut Vec<c_int>) -> Result<usize, Errno> {
     const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
     const RIGHTS: (c_int, c_int) = (1, 1);
@@ -312,17 +315,47 @@ pub fn landlock_restrict(ruleset: c_int) -> Result<(), Errno> {
     check_long(unsafe { ffi::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0) }).map(drop)
 }
 
-/// Becomes another program. Returns only when that fails.
-pub fn execute(program: &CStr, args: &[&CStr], env: &[&CStr]) -> Errno {
+/// Which file it is, how long it is and when it was written to: one behind a path, or with an empty path that of a descriptor.
+pub fn stamp(file: c_int, path: &CStr) -> Result<Stamp, Errno> {
+    #[cfg(target_arch = "x86_64")]
+    const SYS_STATX: c_long = 332;
+    #[cfg(not(target_arch = "x86_64"))]
+    const SYS_STATX: c_long = 291;
+    const BASIC_STATS: c_uint = 0x7ff;
+    let mut found = ffi::Statx::default();
+    // SAFETY: the path ends with NUL; the structure is as large as the kernel's and lives through the call.
+    let answer = unsafe {
+        ffi::syscall(SYS_STATX, file, path.as_ptr(), AT_EMPTY_PATH, BASIC_STATS, (&raw mut found).cast::<c_void>())
+    };
+    check_long(answer)?;
+    let time = |time: &ffi::StatxTime| [time.seconds.cast_unsigned(), u64::from(time.nanoseconds)];
+    Ok(Stamp {
+        device: u64::from(found.device_major) << 32 | u64::from(found.device_minor),
+        inode: found.inode,
+        size: found.size,
+        changed: time(&found.changed),
+        modified: time(&found.modified),
+    })
+}
+
+/// Becomes the program in an open file, whatever its name leads to by now. Returns only when that fails.
+///
+/// The kernel refuses a script that is given this way, as its interpreter could not open it.
+pub fn execute(program: c_int, args: &[&CStr], env: &[&CStr]) -> Errno {
+    #[cfg(target_arch = "x86_64")]
+    const SYS_EXECVEAT: c_long = 322;
+    #[cfg(not(target_arch = "x86_64"))]
+    const SYS_EXECVEAT: c_long = 281;
     let pointers = |strings: &[&CStr]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
     };
     let (args, env) = (pointers(args), pointers(env));
     // SAFETY: both lists end with a null pointer, and every string in them with NUL.
-    unsafe { ffi::execve(program.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    unsafe { ffi::syscall(SYS_EXECVEAT, program, c"".as_ptr(), args.as_ptr(), env.as_ptr(), AT_EMPTY_PATH) };
     last_error()
 }
 
+const AT_EMPTY_PATH: c_int = 0x1000;
 const SYS_LANDLOCK_CREATE_RULESET: c_long = 444;
 
 fn check(result: c_int) -> Result<c_int, Errno> {
@@ -382,14 +415,14 @@ mod ffi {
         pub flags: c_int,
     }
 
-    /// `cmsghdr` with room for four descriptors behind it.
+    /// `cmsghdr` with room for six descriptors behind it.
     #[repr(C)]
     #[derive(Default)]
     pub struct Control {
         pub length: usize,
         pub level: c_int,
         pub kind: c_int,
-        pub fds: [c_int; 4],
+        pub fds: [c_int; 6],
     }
 
     #[repr(C)]
@@ -399,6 +432,32 @@ mod ffi {
         pub system: [i64; 2],
         pub max_rss: i64,
         pub rest: [i64; 13],
+    }
+
+    /// `struct statx`, which is the same on every architecture.
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct Statx {
+        pub head: [u64; 4],
+        pub inode: u64,
+        pub size: u64,
+        pub blocks_and_attributes: [u64; 2],
+        pub accessed: StatxTime,
+        pub born: StatxTime,
+        pub changed: StatxTime,
+        pub modified: StatxTime,
+        pub represented: [u32; 2],
+        pub device_major: u32,
+        pub device_minor: u32,
+        pub rest: [u64; 14],
+    }
+
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct StatxTime {
+        pub seconds: i64,
+        pub nanoseconds: u32,
+        pub reserved: i32,
     }
 
     #[repr(C, packed)]
@@ -431,7 +490,6 @@ mod ffi {
         pub fn fchdir(fd: c_int) -> c_int;
         pub fn getrlimit(resource: c_int, limit: *mut u64) -> c_int;
         pub fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
-        pub fn execve(program: *const c_char, args: *const *const c_char, env: *const *const c_char) -> c_int;
         pub fn syscall(number: c_long, ...) -> c_long;
         pub fn __errno_location() -> *mut c_int;
     }

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     kernel::{self, Errno, Open, Prctl},
     landlock, limits,
-    protocol::{Order, Step, layer},
+    protocol::{Order, Step, Unchanged, layer},
 };
 
 /// What the child tells its parent through the pipe.
@@ -50,7 +50,7 @@ impl Progress {
 /// What the child was given when it was forked.
 pub struct Program<'a> {
     pub order: &'a Order,
-    /// The working directory, standard output, standard error and, if the order says so, standard input.
+    /// The working directory, standard output, standard error, the program and, if the order says so, standard input; or nothing.
     pub fds: &'a [i32],
     /// Where to tell the progress.
     pub pipe: i32,
@@ -64,10 +64,10 @@ impl Program<'_> {
         let failed = match self.prepare() {
             Ok((layers, landlock)) => {
                 Progress::Ready { layers, landlock }.tell(self.pipe);
-                if self.order.program.is_empty() {
-                    kernel::exit(0);
+                match *self.fds {
+                    [_, _, _, program, ..] => (Step::Execute, self.execute(program)),
+                    _ => kernel::exit(0),
                 }
-                (Step::Execute, self.execute())
             }
             Err(failed) => failed,
         };
@@ -91,6 +91,7 @@ impl Program<'_> {
         // Limits come after Landlock, which opens files, and before the descriptors are closed.
         let limits = limits::set(self.order).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
+        self.compare().map_err(at(Step::Unchanged))?;
         kernel::release_signals();
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
         Ok((always | walls | limits, landlock))
@@ -102,7 +103,7 @@ impl Program<'_> {
             kernel::duplicate(stderr, 2)?;
         }
         let stdin = match *self.fds {
-            [_, _, _, stdin] if self.order.has_stdin => stdin,
+            [_, _, _, _, stdin] if self.order.has_stdin => stdin,
             _ => kernel::open(c"/dev/null", Open::Read)?,
         };
         kernel::duplicate(stdin, 0)
@@ -110,23 +111,39 @@ impl Program<'_> {
 
     fn enter(&self) -> Result<(), Errno> {
         match self.fds {
-            [directory, _, _, ..] => kernel::enter(*directory),
-            _ if self.order.program.is_empty() => Ok(()),
+            [directory, _, _, _, ..] => kernel::enter(*directory),
+            [] => Ok(()),
             _ => Err(Errno(kernel::EINVAL)),
         }
     }
 
-    fn execute(&self) -> Errno {
-        let (Some(program), Some(args), Some(env)) =
-            (c_string(&self.order.program), c_strings(&self.order.args), c_strings(&self.order.env))
-        else {
+    /// Looks once more at the files that were compared with a decision. The later this is, the less time there is to change one.
+    fn compare(&self) -> Result<(), Errno> {
+        for Unchanged { path, stamp } in &self.order.unchanged {
+            let (file, path) = match (path.is_empty(), self.fds) {
+                (true, [_, _, _, program, ..]) => (*program, Some(CString::default())),
+                _ => (NO_DIRECTORY, c_string(path)),
+            };
+            let path = path.ok_or(Errno(kernel::EINVAL))?;
+            if kernel::stamp(file, &path)? != *stamp {
+                return Err(Errno(kernel::ESTALE));
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(&self, program: i32) -> Errno {
+        let (Some(args), Some(env)) = (c_strings(&self.order.args), c_strings(&self.order.env)) else {
             return Errno(kernel::EINVAL);
         };
         let args: Vec<&CStr> = args.iter().map(CString::as_c_str).collect();
         let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
-        kernel::execute(&program, &args, &env)
+        kernel::execute(program, &args, &env)
     }
 }
+
+/// In the place of a directory, for paths that are absolute.
+const NO_DIRECTORY: i32 = -1;
 
 fn c_string(bytes: &[u8]) -> Option<CString> {
     CString::new(bytes).ok()

@@ -17,18 +17,19 @@ pub const GRACE_MS: u64 = 200;
 /// The length of a report.
 pub const REPORT_LENGTH: usize = 56;
 
-/// What the init is to run. The working directory, standard output, standard error and, if given, standard input travel beside it
-/// as descriptors, in this order.
+/// What the init is to run. The working directory, standard output, standard error, the program's file and, if given, standard
+/// input travel beside it as descriptors, in this order. An order without descriptors asks for a rehearsal that sets every layer up
+/// and runs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// The program's path; empty asks for a rehearsal that sets every layer up and runs nothing.
-    pub program: Vec<u8>,
     /// The arguments, the program's own name first.
     pub args: Vec<Vec<u8>>,
     /// The environment as `NAME=value`.
     pub env: Vec<Vec<u8>>,
     /// Directories to hide, resolved and absolute.
     pub hidden: Vec<Vec<u8>>,
+    /// Files that must be as they were.
+    pub unchanged: Vec<Unchanged>,
     /// Milliseconds until the tree is ended.
     pub wall_ms: u64,
     /// Seconds of processor time for each process.
@@ -52,10 +53,16 @@ impl Order {
         for number in self.numbers() {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        put(&mut out, &self.program);
         for list in [&self.args, &self.env, &self.hidden] {
             out.extend_from_slice(&length(list.len()));
             list.iter().for_each(|item| put(&mut out, item));
+        }
+        out.extend_from_slice(&length(self.unchanged.len()));
+        for Unchanged { path, stamp } in &self.unchanged {
+            put(&mut out, path);
+            for number in stamp.numbers() {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
         let body = length(out.len().saturating_sub(4));
         out.iter_mut().zip(body).for_each(|(place, byte)| *place = byte);
@@ -75,11 +82,21 @@ impl Order {
             has_stdin: number(&mut rest)? == 1,
             ..Self::default()
         };
-        order.program = take(&mut rest)?;
         for list in [&mut order.args, &mut order.env, &mut order.hidden] {
             for _ in 0..count(&mut rest)? {
                 list.push(take(&mut rest)?);
             }
+        }
+        for _ in 0..count(&mut rest)? {
+            let path = take(&mut rest)?;
+            let stamp = Stamp {
+                device: number(&mut rest)?,
+                inode: number(&mut rest)?,
+                size: number(&mut rest)?,
+                changed: [number(&mut rest)?, number(&mut rest)?],
+                modified: [number(&mut rest)?, number(&mut rest)?],
+            };
+            order.unchanged.push(Unchanged { path, stamp });
         }
         rest.is_empty().then_some(order)
     }
@@ -94,6 +111,37 @@ impl Order {
             self.open_files,
             u64::from(self.has_stdin),
         ]
+    }
+}
+
+/// A file that must be as it was when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unchanged {
+    /// Its path, with links followed; empty for the program's file, which has a descriptor.
+    pub path: Vec<u8>,
+    /// What it was.
+    pub stamp: Stamp,
+}
+
+/// Which file it is, how long it is and when it was last written to: with the kernel's own time, which nobody can set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The file system's major number in the upper half, its minor number in the lower.
+    pub device: u64,
+    /// The number within the file system.
+    pub inode: u64,
+    /// The length in bytes.
+    pub size: u64,
+    /// When anything about it changed, in seconds and nanoseconds.
+    pub changed: [u64; 2],
+    /// When its content changed, as far as its owner does not say otherwise.
+    pub modified: [u64; 2],
+}
+
+impl Stamp {
+    fn numbers(self) -> [u64; 7] {
+        let Self { device, inode, size, changed: [changed, changed_ns], modified: [modified, modified_ns] } = self;
+        [device, inode, size, changed, changed_ns, modified, modified_ns]
     }
 }
 
@@ -221,6 +269,8 @@ codes! {
         Limits,
         /// Closing descriptors.
         Descriptors,
+        /// Looking at the program once more.
+        Unchanged,
         /// Executing the program.
         Execute,
     }
@@ -304,8 +354,12 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_sent() {
+        let stamp = Stamp { device: 1, inode: 2, size: 3, changed: [4, 5], modified: [6, u64::MAX] };
         let order = Order {
-            program: b"/bin/true".to_vec(),
+            unchanged: vec![
+                Unchanged { path: b"/bin/x".to_vec(), stamp },
+                Unchanged { path: Vec::new(), stamp: Stamp::default() },
+            ],
             args: vec![b"true".to_vec(), Vec::new(), vec![0xff, b'\n']],
             env: vec![b"A=b".to_vec()],
             wall_ms: u64::MAX,

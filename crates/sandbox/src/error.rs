@@ -50,6 +50,9 @@ pub enum SandboxProcessRunErrorKind {
     /// The file cannot be executed.
     #[error("the program cannot be executed")]
     NotExecutable,
+    /// A file of the program, or the working directory, is not the one that was decided about.
+    #[error("what would run has changed")]
+    Changed,
     /// Something in the plan cannot be given to a process: a NUL, or more than the kernel takes.
     #[error("the plan cannot be given to a process")]
     InvalidInput,
@@ -77,6 +80,7 @@ impl SandboxProcessRunErrorKind {
             Self::DirectoryUnusable => "check that the working directory exists and may be entered",
             Self::ProgramNotFound => "check the path of the program",
             Self::NotExecutable => "check that the file is a program for this machine and that it may be executed",
+            Self::Changed => "propose the call again; if it happens again, look for what changes the file meanwhile",
             Self::InvalidInput => "shorten the arguments and remove NUL characters",
             Self::Unavailable => "use a tier that can, or change what is asked of this one",
             Self::SpawnFailed => "check the limits of the plan and of the daemon itself",

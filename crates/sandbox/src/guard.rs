@@ -1,51 +1,60 @@
 //! What is checked about a plan before anything starts.
 //!
 //! Guarantees: a plan that passes can be handed to the kernel as it is; its working directory lies in its workspace once links
-//! are followed, and is held open, so that exchanging a link afterwards changes nothing.
+//! are followed. Directory and program are held open, so that exchanging a link, a file or the workspace afterwards changes nothing.
 //! Does not: contain anything. The interpreter guard stops the obvious only.
 
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, Read},
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::fs::PermissionsExt,
+        unix::ffi::OsStringExt,
     },
     path::{Path, PathBuf},
 };
 
-use palyra_types::{path::AbsolutePath, process, sandbox::EgressEnforcementMode};
-use rustix::fs::{Mode, OFlags};
+use palyra_types::{path::AbsolutePath, process, sandbox::EgressEnforcementMode, visible::visible};
+use rustix::{
+    fs::{Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
 
 use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
+    executable::Executable,
     plan::{EgressHost, EgressPlan, Interpreters, ProcessPlan},
 };
 
 /// What the check found on the way and the start needs.
 pub struct Checked {
+    /// The program.
+    pub executable: Executable,
     /// The working directory.
     pub directory: OwnedFd,
     /// The hidden directories with links followed.
     pub hidden: Vec<PathBuf>,
 }
 
-/// Checks a plan.
-pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>) -> Result<Checked, Error> {
+/// Checks a plan. Whoever has opened its working directory already gives it along.
+pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Option<OwnedFd>) -> Result<Checked, Error> {
     check_strings(plan)?;
     check_egress(&plan.egress, allowed)?;
-    let target = check_program(&plan.program)?;
+    let executable = Executable::open(&plan.program)?;
     if plan.interpreters == Interpreters::Refuse {
-        refuse_interpreters(plan, &target)?;
+        refuse_interpreters(plan, &executable)?;
     }
-    let (directory, real) = open_directory(plan)?;
+    let (directory, real) = match opened {
+        Some(directory) => as_planned(directory, plan)?,
+        None => open_directory(plan)?,
+    };
     let hidden: Vec<PathBuf> = plan.hidden.iter().map(follow).collect();
     if hidden.iter().any(|hidden| real.starts_with(hidden)) {
         return Err(Error::about(Kind::InvalidInput, "the plan hides its own working directory", plan.cwd.as_str()));
     }
-    Ok(Checked { directory, hidden })
+    Ok(Checked { executable, directory, hidden })
 }
 
 /// C strings end at a NUL, so what the policy saw would not be what runs.
@@ -76,30 +85,13 @@ fn check_egress(egress: &EgressPlan, allowed: &BTreeSet<EgressHost>) -> Result<(
     }
 }
 
-/// The file that would be executed, with links followed. The kernel has the last word when it is.
-fn check_program(program: &AbsolutePath) -> Result<PathBuf, Error> {
-    let about = |kind, what| move |_: io::Error| Error::about(kind, what, program.as_str());
-    let found = fs::metadata(program.as_str()).map_err(|error| {
-        let kind =
-            if error.kind() == io::ErrorKind::PermissionDenied { Kind::NotExecutable } else { Kind::ProgramNotFound };
-        Error::about(kind, "there is no usable file", program.as_str())
-    })?;
-    if !found.is_file() {
-        return Err(Error::about(Kind::NotExecutable, "this is not a file:", program.as_str()));
-    }
-    if found.permissions().mode() & 0o111 == 0 {
-        return Err(Error::about(Kind::NotExecutable, "nobody may execute", program.as_str()));
-    }
-    fs::canonicalize(program.as_str()).map_err(about(Kind::ProgramNotFound, "links lead nowhere from"))
-}
-
-fn refuse_interpreters(plan: &ProcessPlan, target: &Path) -> Result<(), Error> {
+fn refuse_interpreters(plan: &ProcessPlan, executable: &Executable) -> Result<(), Error> {
     let denied = |what, named: &str| Err(Error::about(Kind::InterpreterDenied, what, named));
-    let (name, real_name) = (plan.program.file_name(), file_name(target));
+    let (name, real_name) = (plan.program.file_name(), executable.program().real_path().file_name());
     if process::is_interpreter(name) || process::is_interpreter(real_name) {
         return denied("code can be handed to", real_name);
     }
-    if is_script(target) {
+    if !executable.interpreters().is_empty() {
         return denied("this is a script:", plan.program.as_str());
     }
     if ![name, real_name].into_iter().any(|name| process::is_launcher(name) || is_loader(name)) {
@@ -152,22 +144,48 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
-/// Opens the working directory, then asks the kernel where that really is.
+/// Opens the working directory beneath its workspace, and returns where it really is. Links may not lead out.
 fn open_directory(plan: &ProcessPlan) -> Result<(OwnedFd, PathBuf), Error> {
-    let unusable = |error: io::Error| {
-        Error::new(Kind::DirectoryUnusable, format!("`{}`: {error}", palyra_types::visible::visible(plan.cwd.as_str())))
+    let unusable = |errno: Errno| {
+        Error::new(Kind::DirectoryUnusable, format!("`{}`: {}", visible(plan.cwd.as_str()), io::Error::from(errno)))
     };
+    let outside = |what| Error::about(Kind::OutsideWorkspace, what, plan.cwd.as_str());
+    if !plan.cwd.is_within(&plan.workspace) {
+        return Err(outside("it does not hold"));
+    }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(plan.cwd.as_str(), flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
-    let real = fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).map_err(unusable)?;
-    let root = fs::canonicalize(plan.workspace.as_str())
+    let root = rustix::fs::open(plan.workspace.as_str(), flags, Mode::empty())
         .map_err(|_| Error::about(Kind::OutsideWorkspace, "there is no workspace at", plan.workspace.as_str()))?;
-    if real.starts_with(root) {
+    let below = plan.cwd.as_str().strip_prefix(plan.workspace.as_str()).unwrap_or_default().trim_start_matches('/');
+    let below = if below.is_empty() { "." } else { below };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    // The kernel asks to try again when something was renamed while it walked.
+    let directory = (0..TRIES)
+        .map(|_| rustix::fs::openat2(&root, below, flags, Mode::empty(), resolve))
+        .find(|opened| !matches!(opened, Err(Errno::AGAIN)))
+        .unwrap_or(Err(Errno::AGAIN))
+        .map_err(|errno| if errno == Errno::XDEV { outside("links lead out of it from") } else { unusable(errno) })?;
+    let real = place_of(&directory).map_err(unusable)?;
+    Ok((directory, real))
+}
+
+/// Whether an open directory is still where the plan says. Nothing is opened by its path here.
+fn as_planned(directory: OwnedFd, plan: &ProcessPlan) -> Result<(OwnedFd, PathBuf), Error> {
+    let moved = |what| Error::about(Kind::Changed, what, plan.cwd.as_str());
+    let real = place_of(&directory).map_err(|_| moved("the system does not say where this is by now:"))?;
+    if !plan.cwd.is_within(&plan.workspace) {
+        return Err(Error::about(Kind::OutsideWorkspace, "it does not hold", plan.cwd.as_str()));
+    }
+    if real == Path::new(plan.cwd.as_str()) {
         Ok((directory, real))
     } else {
-        Err(Error::about(Kind::OutsideWorkspace, "it leads to", &real.to_string_lossy()))
+        Err(moved("it is no longer where it was:"))
     }
+}
+
+fn place_of(directory: &OwnedFd) -> Result<PathBuf, Errno> {
+    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", directory.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(link.into_bytes())))
 }
 
 /// A path with its links followed, as far as it exists.
@@ -180,6 +198,9 @@ fn follow(path: &AbsolutePath) -> PathBuf {
     }
     whole.to_owned()
 }
+
+/// How often a walk that met a rename is tried again.
+const TRIES: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -119,7 +119,7 @@ impl Drop for Init {
 
 fn send(control: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> io::Result<usize> {
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::ErrorKind::InvalidInput.into());

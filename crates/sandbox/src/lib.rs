@@ -11,18 +11,22 @@
 //! fork and exec, so the daemon never forks, whatever it holds in memory; and it ends the whole tree when the program ends, when
 //! the time is up, when it is asked to, and when the daemon is gone.
 //!
-//! Guarantees: a plan runs as it says or not at all; nothing outlives a call; output is bounded in memory and never stops the
+//! Guarantees: a plan runs as it says or not at all; the program and its working directory are those that were checked, whatever
+//! their paths lead to by then; nothing outlives a call; output is bounded in memory and never stops the
 //! program; the daemon's own state directory is hidden where the kernel has Landlock.
 //! Does not: decide whether a plan may run. That is for the crate that calls this one. Tier B isolates nothing else:
 //! [`TIER_B_DOES_NOT`] says so wherever it is attested.
 
 mod environment;
 mod error;
+mod executable;
+mod first_line;
 mod guard;
 mod image;
 mod init;
 mod orphans;
 mod outcome;
+mod ownership;
 mod plan;
 #[path = "../init/protocol.rs"]
 #[allow(dead_code, reason = "the other side reads orders and writes reports")]
@@ -34,7 +38,9 @@ mod supervision;
 
 pub use environment::{DEFAULT_ENVIRONMENT, EnvironmentError, SAFE_PATH, environment};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
+pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, ProgramFiles};
 pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};
+pub use ownership::is_changeable;
 pub use plan::{EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan};
 pub use runner::{RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
 pub use running::{RunningProcess, Stopper};

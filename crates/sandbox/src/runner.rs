@@ -19,12 +19,13 @@ use tokio::{
 
 use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
-    guard,
+    executable::{Executable, ProgramFiles},
+    guard::{self, Checked},
     image::{self, Image},
     init::{Idle, Launched},
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
-    protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report},
+    protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
     running::{RunningProcess, Stopper},
     stream::{OutputChunk, OutputStream, Stream},
     supervision::{self, Supervision},
@@ -53,6 +54,10 @@ pub struct RunInput {
     pub stdin: Option<Vec<u8>>,
     /// What is left of the run's budget. It counts where it is shorter than the plan's wall clock.
     pub deadline: Option<Duration>,
+    /// What the files of the program must be.
+    pub program: ProgramFiles,
+    /// The working directory, from whoever opened it when the plan was made. Without it, it is opened beneath the workspace's path.
+    pub directory: Option<OwnedFd>,
 }
 
 impl SandboxProcessRunner {
@@ -84,7 +89,7 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan would be refused.
     pub fn check(&self, plan: &ProcessPlan) -> Result<(), Error> {
-        guard::check(plan, &self.allowed_egress_hosts).map(|_| ())
+        guard::check(plan, &self.allowed_egress_hosts, None).map(|_| ())
     }
 
     /// Starts a plan. When this returns, the program runs; dropping the future before that ends the attempt.
@@ -94,17 +99,23 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan is refused, or the program does not start. Nothing of it is left then.
     pub async fn start(&self, plan: &ProcessPlan, input: RunInput) -> Result<RunningProcess, Error> {
-        let checked = guard::check(plan, &self.allowed_egress_hosts)?;
+        let Checked { executable, directory, hidden } =
+            guard::check(plan, &self.allowed_egress_hosts, input.directory)?;
+        let (executable, unchanged) = confirm(executable, input.program).await?;
         let wall = Duration::from_millis(plan.limits.wall_ms);
         let shorter = input.deadline.filter(|&deadline| deadline < wall);
-        let mut order = order(plan, shorter.unwrap_or(wall));
-        order.hidden = checked.hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+        let mut order = Order {
+            args: executable.arguments(plan.argv0.as_deref().unwrap_or(plan.program.as_str()), &plan.args),
+            hidden: hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
+            unchanged,
+            ..order(plan, shorter.unwrap_or(wall))
+        };
         let failed = |error: io::Error| Error::new(Kind::SpawnFailed, error.to_string());
         let (live, output) = mpsc::channel(LIVE_CHUNKS);
         let keep = plan.limits.output_bytes;
         let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
         let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
-        let mut fds = vec![checked.directory, stdout_end, stderr_end];
+        let mut fds = vec![directory, stdout_end, stderr_end, executable.into_binary()];
         if let Some(stdin) = &input.stdin {
             order.has_stdin = true;
             fds.push(image::constant(stdin).map_err(failed)?);
@@ -136,6 +147,19 @@ impl SandboxProcessRunner {
         tokio::spawn(supervision.run());
         starting.await.unwrap_or_else(|_| Err(supervision::refusal(None)))?;
         Ok(running)
+    }
+}
+
+/// Whether the program is what it must be. Off the runtime if that takes reading it.
+async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(Executable, Vec<Unchanged>), Error> {
+    let reads = expected.has_digest();
+    let compare = move || executable.confirm(&expected).map(|unchanged| (executable, unchanged));
+    if !reads {
+        return compare();
+    }
+    match tokio::task::spawn_blocking(compare).await {
+        Ok(compared) => compared,
+        Err(_) => Err(Error::new(Kind::SpawnFailed, "the program could not be compared")),
     }
 }
 
@@ -203,12 +227,8 @@ pub async fn run_constrained_process(
 
 fn order(plan: &ProcessPlan, wall: Duration) -> Order {
     let Limits { cpu_seconds, address_space, processes, file_size, open_files, .. } = plan.limits;
-    let bytes = |text: &str| text.as_bytes().to_vec();
-    let name = plan.argv0.as_deref().unwrap_or(plan.program.as_str());
     Order {
-        program: bytes(plan.program.as_str()),
-        args: std::iter::once(name).chain(plan.args.iter().map(String::as_str)).map(bytes).collect(),
-        env: plan.env.iter().map(|(name, value)| bytes(&format!("{name}={value}"))).collect(),
+        env: plan.env.iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect(),
         wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
         cpu_seconds,
         address_space,

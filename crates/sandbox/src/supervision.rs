@@ -139,6 +139,7 @@ pub fn refusal(report: Option<Report>) -> Error {
         ) => Kind::NotExecutable,
         (Step::Execute, rustix::io::Errno::TOOBIG) => Kind::InvalidInput,
         (Step::Directory, _) => Kind::DirectoryUnusable,
+        (Step::Unchanged, _) => Kind::Changed,
         _ => Kind::SpawnFailed,
     };
     Error::new(kind, format!("{}: {}", during(step), io::Error::from(reason)))
@@ -156,6 +157,7 @@ const fn during(step: Step) -> &'static str {
         Step::Landlock => "while hiding directories",
         Step::Limits => "while setting limits",
         Step::Descriptors => "while closing descriptors",
+        Step::Unchanged => "while looking at the program once more",
         Step::Execute => "while executing the program",
     }
 }

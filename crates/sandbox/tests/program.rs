@@ -34,7 +34,7 @@ async fn a_signal_of_its_own_is_reported_as_such() {
 async fn standard_input_arrives_byte_for_byte_and_ends() {
     let lab = Lab::new();
     let stdin: Vec<u8> = (0..=255).cycle().take(300_000).collect();
-    let input = RunInput { stdin: Some(stdin.clone()), deadline: None };
+    let input = RunInput { stdin: Some(stdin.clone()), ..RunInput::default() };
     let outcome = run_constrained_process(&lab.runner, &lab.plan("/bin/cat", &[]), input, drop).await.unwrap();
     assert_eq!(outcome.ended, Ended::Exited(0));
     assert!(outcome.stdout.bytes == stdin);

@@ -47,12 +47,12 @@ async fn a_stubborn_tree_is_gone_within_a_second_of_the_wall_clock() {
 async fn a_deadline_of_the_caller_counts_when_it_is_the_earlier_one() {
     let lab = Lab::new();
     let mut plan = lab.shell("exec sleep 60");
-    let soon = RunInput { stdin: None, deadline: Some(Duration::from_millis(200)) };
+    let soon = RunInput { deadline: Some(Duration::from_millis(200)), ..RunInput::default() };
     let began = Instant::now();
     assert_eq!(lab.runner.start(&plan, soon).await.unwrap().outcome().await.ended, Ended::Deadline);
     assert!(began.elapsed() < A_SECOND);
     plan.limits.wall_ms = 200;
-    let late = RunInput { stdin: None, deadline: Some(Duration::from_secs(60)) };
+    let late = RunInput { deadline: Some(Duration::from_secs(60)), ..RunInput::default() };
     assert_eq!(lab.runner.start(&plan, late).await.unwrap().outcome().await.ended, Ended::WallClock);
 }
 

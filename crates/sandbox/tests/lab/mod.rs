@@ -17,6 +17,7 @@ use palyra_sandbox::{
     SandboxProcessRunner, run_constrained_process,
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
+use rustix::process::{Pid, Signal};
 
 /// A workspace and a runner.
 pub struct Lab {
@@ -58,6 +59,13 @@ impl Lab {
         path
     }
 
+    /// A copy of a program, in the workspace.
+    pub fn program(&self, name: &str, of: &str) -> PathBuf {
+        let path = self.workspace().join(name);
+        copy(of.as_ref(), &path);
+        path
+    }
+
     /// A plan for a program with nothing but the mark in its environment.
     pub fn plan(&self, program: &str, args: &[&str]) -> ProcessPlan {
         ProcessPlan {
@@ -89,7 +97,11 @@ impl Lab {
     }
 
     pub async fn try_run(&self, plan: &ProcessPlan) -> Result<Outcome, SandboxProcessRunError> {
-        run_constrained_process(&self.runner, plan, RunInput::default(), drop).await
+        self.try_run_with(plan, RunInput::default()).await
+    }
+
+    pub async fn try_run_with(&self, plan: &ProcessPlan, input: RunInput) -> Result<Outcome, SandboxProcessRunError> {
+        run_constrained_process(&self.runner, plan, input, drop).await
     }
 
     pub async fn start(&self, plan: &ProcessPlan) -> RunningProcess {
@@ -145,6 +157,74 @@ pub async fn wait_for(running: &mut RunningProcess, wanted: &str) -> String {
 
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// The inits of this process that waited when it was made, asleep until it is dropped.
+pub struct Held(Vec<Pid>);
+
+impl Held {
+    /// Sends the init to sleep that waits for the next order, as soon as there is one.
+    pub async fn the_waiting_init() -> Self {
+        let mut held = Vec::new();
+        within_reason(|| {
+            held = inits();
+            !held.is_empty()
+        })
+        .await;
+        held.iter().for_each(|&init| rustix::process::kill_process(init, Signal::STOP).unwrap());
+        Self(held)
+    }
+
+    /// Waits until there is another one.
+    pub async fn another(&self) {
+        within_reason(|| inits().iter().any(|init| !self.0.contains(init))).await;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for init in &self.0 {
+            let _ = rustix::process::kill_process(*init, Signal::CONT);
+        }
+    }
+}
+
+async fn within_reason(mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(20), "that does not come about");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The inits that this process started and that live.
+fn inits() -> Vec<Pid> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let ours = stats.filter(|stat| stat.contains(&format!("(palyra-init) S {own} ")));
+    ours.map(|stat| Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap()).unwrap()).collect()
+}
+
+/// What a program prints that the kernel starts by its path; nothing if it does not start it.
+#[expect(clippy::disallowed_methods, reason = "the kernel's own way is what ours is compared with")]
+pub fn output_of(program: &Path, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).env_clear().output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Writes what is in one file into another, which stays the same file. Nobody has it open for writing afterwards.
+#[expect(clippy::disallowed_methods, reason = "a test prepares a program")]
+pub fn overwrite(file: &Path, with: &Path) {
+    let (from, to) = (format!("if={}", with.display()), format!("of={}", file.display()));
+    assert!(Command::new("dd").args([from, to]).arg("status=none").status().unwrap().success());
+}
+
+/// A copy of a file, beside it.
+pub fn copy_beside(file: &Path) -> PathBuf {
+    let path = file.with_extension("copy");
+    copy(file, &path);
+    path
 }
 
 /// Copies a program in a process of its own. A descriptor that writes to it, even for a moment, would be inherited by whatever
