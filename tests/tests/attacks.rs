@@ -8,7 +8,7 @@
     reason = "a test that cannot go on ends"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use palyra_gate::{
     Answer, AnswerError, Answerer, CancelCause, DecisionScope, Ending, Recovered, Refusal, approval::record::Pattern,
@@ -289,6 +289,44 @@ async fn a_program_or_script_that_changes_while_the_start_is_written_does_not_ru
         hold.release();
         let done = ended(running).await.unwrap();
         assert_eq!((done.receipt.attestation.ending, lab.read("marker")), (Ending::NotStarted, None), "{argv:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_exchanged_while_the_start_is_written_is_not_followed() {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+    let faults = Arc::new(Faults::default());
+    let config = "[sandbox]\ntier_b_interpreters = \"allow\"";
+    let lab = Plan::default().policies(ALLOW_ALL).config(config).faults(&faults).open().await;
+    let root = lab.workspace().to_owned();
+    let (interpreter, inner, aside) = (root.join("interpreter"), root.join("inner"), root.with_extension("aside"));
+    lab.write("tool", &format!("#!{}\n", interpreter.display()));
+    fs::set_permissions(root.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&inner).unwrap();
+    symlink("/usr/bin/true", &interpreter).unwrap();
+    let evil = tempfile::tempdir().unwrap();
+    fs::create_dir(evil.path().join("inner")).unwrap();
+    for (argv, exchanged, evil) in [
+        ("./tool", &interpreter, Path::new("/usr/bin/false")),
+        ("/usr/bin/true", &inner, evil.path()),
+        ("/usr/bin/true", &root, evil.path()),
+    ] {
+        let cwd = if argv == "./tool" { "." } else { "inner" };
+        let call = || lab.call("process.run", json!({ "command": [argv], "cwd": cwd }));
+        assert_eq!(lab.gate.run(call()).await.unwrap().receipt.attestation.ending, Ending::Completed, "{exchanged:?}");
+        let hold = faults.hold(|transaction| has(transaction, RecordKind::ToolStarted));
+        let running = lab.propose(call());
+        hold.reached().await;
+        fs::rename(exchanged, &aside).unwrap();
+        symlink(evil, exchanged).unwrap();
+        hold.release();
+        let done = ended(running).await.unwrap();
+        fs::remove_file(exchanged).unwrap();
+        fs::rename(&aside, exchanged).unwrap();
+        assert_eq!(done.receipt.attestation.ending, Ending::NotStarted, "{exchanged:?}");
     }
 }
 

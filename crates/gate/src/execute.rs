@@ -4,17 +4,20 @@
 //! told while it runs. Does not: decide, ask or record. Whoever holds no [`Permit`] runs nothing.
 
 use std::{
+    os::fd::OwnedFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use palyra_sandbox::{
-    Ended, OutputStream, ProcessPlan, RunInput, SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
+    Ended, OutputStream, PinnedFile, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunner, StopCause,
+    TIER_B_DOES_NOT, TIER_B_EXECUTOR,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
     id::{CallId, RunId, SessionId},
 };
+use rustix::fs::ResolveFlags;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 
@@ -97,7 +100,7 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
     let begun = Instant::now();
     // The executor works out itself what it is about to run; it does not take anybody's word for it.
     let (work, found) = match work {
-        Work::Process(ref process) if process.is_pinned() => {
+        Work::Process(ref process) if !process.scripts.is_empty() => {
             let reread = Arc::clone(&executor.reread);
             match tokio::task::spawn_blocking(move || reread()).await {
                 Ok(Some(work)) => {
@@ -107,7 +110,8 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
                 Ok(None) | Err(_) => return Executed::unknown(Ending::NotStarted, CHANGED),
             }
         }
-        // Nobody but the machine's owner can change the program; and file work is held to its real paths as it is done.
+        // The program itself is compared as it starts, by the descriptor it is started from; and file work is held to its real
+        // paths as it is done.
         work => (work, found),
     };
     if found != Some(facts.digest) {
@@ -140,7 +144,11 @@ async fn run_process(
     }
     let deadline = Some(Duration::from_millis(facts.reserved.wall_ms));
     let mut stop = executor.stop.clone();
-    let started = executor.runner.start(plan, RunInput { stdin: work.stdin, deadline }).await;
+    let Some(directory) = working_directory(&work, executor) else {
+        return Executed::unknown(Ending::NotStarted, CHANGED);
+    };
+    let input = RunInput { deadline, program: program_files(&work), directory: Some(directory), stdin: work.stdin };
+    let started = executor.runner.start(plan, input).await;
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -180,6 +188,18 @@ async fn run_process(
         not_enforced: Some(TIER_B_DOES_NOT),
         ran: Duration::ZERO,
     }
+}
+
+/// The working directory, opened beneath the workspace as that was opened, whatever its path leads to by now.
+fn working_directory(work: &ProcessWork, executor: &Executor) -> Option<OwnedFd> {
+    executor.workspace.as_ref()?.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()
+}
+
+/// The program and its interpreters, as they were decided about.
+fn program_files(work: &ProcessWork) -> ProgramFiles {
+    let path = work.leads_to.as_ref().unwrap_or(&work.program).clone();
+    let scripts = work.scripts.iter().map(|script| PinnedFile { path: script.path.clone(), sha256: script.sha256 });
+    ProgramFiles::Pinned { program: PinnedFile { path, sha256: work.program_sha256 }, interpreters: scripts.collect() }
 }
 
 /// Waits until the call is to be stopped. If nobody can ask for that any more, it waits for ever.

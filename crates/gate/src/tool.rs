@@ -187,17 +187,11 @@ pub struct ProcessWork {
     pub hosts: Vec<HostPort>,
     /// The digest of the program, if somebody other than the machine's owner could change it.
     pub program_sha256: Option<Sha256Digest>,
-    /// The files of the workspace that an interpreter or launcher is told to use.
+    /// The files of the workspace that an interpreter or launcher is told to use, and the interpreters of a script that could change.
     pub scripts: Vec<Script>,
 }
 
 impl ProcessWork {
-    /// Whether it names files that somebody other than the machine's owner could change.
-    #[must_use]
-    pub fn is_pinned(&self) -> bool {
-        self.program_sha256.is_some() || !self.scripts.is_empty()
-    }
-
     /// The process as policy sees it.
     #[must_use]
     pub fn process(&self) -> Process {
@@ -219,7 +213,7 @@ pub struct HostPort {
 pub struct Script {
     /// Its real path.
     pub path: AbsolutePath,
-    /// The digest of its content; absent if it is too large, or one of too many.
+    /// The digest of its content; absent if it is too large, or one of too many, or an interpreter that only root can change.
     pub sha256: Option<Sha256Digest>,
     /// For one whose content is not digested: the digest of which file it is, how long it is and when it was last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

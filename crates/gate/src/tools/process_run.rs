@@ -88,7 +88,8 @@ impl Tool for ProcessRun {
         let args: Vec<String> = words.collect();
         let program = Program::find(&argv0, &cwd, place)?;
         let runs_other_code = program.names().any(|name| is_interpreter(name) || is_launcher(name));
-        let scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { Vec::new() };
+        let mut scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { BTreeMap::new() };
+        scripts.extend(program.interpreters.into_iter().map(|script| (script.path.clone(), script)));
         let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port)).collect();
         Ok(Intent {
             touches,
@@ -105,7 +106,7 @@ impl Tool for ProcessRun {
                 timeout_seconds,
                 tier,
                 hosts: hosts.into_iter().collect(),
-                scripts,
+                scripts: scripts.into_values().collect(),
             }),
         })
     }
@@ -147,7 +148,7 @@ fn read_host(text: &str) -> Result<HostPort, IntendError> {
 }
 
 /// Every argument that names a file of the workspace, since which of them is the script depends on the interpreter.
-fn find_scripts(args: &[String], cwd: &AbsolutePath, workspace: &Workspace) -> Vec<Script> {
+fn find_scripts(args: &[String], cwd: &AbsolutePath, workspace: &Workspace) -> BTreeMap<AbsolutePath, Script> {
     let mut scripts: BTreeMap<AbsolutePath, Script> = BTreeMap::new();
     let named = args.iter().filter(|arg| !arg.is_empty() && !arg.starts_with('-'));
     for found in named.filter_map(|arg| workspace.resolve_below(cwd, arg).ok()) {
@@ -162,7 +163,7 @@ fn find_scripts(args: &[String], cwd: &AbsolutePath, workspace: &Workspace) -> V
             scripts.insert(found.path.clone(), Script { path: found.path, sha256, stamp });
         }
     }
-    scripts.into_values().collect()
+    scripts
 }
 
 /// The time of the last change of an inode is the kernel's own: it can be neither set nor kept by whoever writes the file.

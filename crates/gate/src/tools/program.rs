@@ -4,12 +4,13 @@
 //! A program found there keeps its name, because some programs act by the name they are called; any other is named by its real
 //! path, so a link called `git` that leads to a shell is seen as the shell.
 
-use std::{fs, io::Read, os::unix::fs::MetadataExt};
+use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 
+use palyra_sandbox::{Executable, LARGEST_PROGRAM, ProgramFile, is_changeable};
 use palyra_types::{AbsolutePath, RunningDigest, Sha256Digest};
 
 use crate::{
-    tool::{IntendError, Place, SearchPath},
+    tool::{IntendError, Place, Script, SearchPath},
     workspace::{Workspace, WorkspaceError, open_regular},
 };
 
@@ -21,6 +22,8 @@ pub(super) struct Program {
     pub(super) leads_to: Option<AbsolutePath>,
     /// Its digest, if somebody other than root could change it.
     pub(super) sha256: Option<Sha256Digest>,
+    /// For a script: its interpreters, as far as somebody other than root could change them, or where their names lead.
+    pub(super) interpreters: Vec<Script>,
 }
 
 impl Program {
@@ -60,21 +63,43 @@ impl Program {
     }
 
     fn pin(path: AbsolutePath, real: AbsolutePath, workspace: &Workspace) -> Result<Self, IntendError> {
-        let changeable = real.is_within(workspace.root()) || is_changeable(&real) || is_changeable(&path);
-        let sha256 = if changeable {
+        let sha256 = if is_anybodys(&real, workspace) || is_changeable(Path::new(path.as_str())) {
             let digest = digest_of_file(&real, LARGEST_PROGRAM)?;
             Some(digest.ok_or(IntendError::ProgramTooLarge { path: real.clone(), limit: LARGEST_PROGRAM })?)
         } else {
             None
         };
+        // What cannot be opened now is refused when it is to run.
+        let opened = Executable::open(&path).ok();
+        let interpreters = opened.iter().flat_map(Executable::interpreters);
+        let interpreters = interpreters.filter_map(|file| pin_interpreter(file, workspace).transpose());
+        let interpreters = interpreters.collect::<Result<_, _>>()?;
         let leads_to = (path != real).then_some(real);
-        Ok(Self { path, leads_to, sha256 })
+        Ok(Self { path, leads_to, sha256, interpreters })
     }
 
     /// The file names that the program is known by.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.path.file_name()).chain(self.leads_to.as_ref().map(AbsolutePath::file_name))
     }
+}
+
+/// An interpreter that could change, with its digest; or, if only the way to it could, where that leads.
+fn pin_interpreter(file: &ProgramFile, workspace: &Workspace) -> Result<Option<Script>, IntendError> {
+    let path = file.real_path().clone();
+    if !is_anybodys(&path, workspace) {
+        return Ok(file.is_changeable().then_some(Script { path, sha256: None, stamp: None }));
+    }
+    let failed = |cause: std::io::Error| WorkspaceError::Failed { path: path.to_string(), cause: cause.to_string() };
+    match file.sha256().map_err(failed)? {
+        sha256 @ Some(_) => Ok(Some(Script { path, sha256, stamp: None })),
+        None => Err(IntendError::ProgramTooLarge { path, limit: LARGEST_PROGRAM }),
+    }
+}
+
+/// Whether the agent, or anybody else but root, could change the file at a real path.
+fn is_anybodys(real: &AbsolutePath, workspace: &Workspace) -> bool {
+    real.is_within(workspace.root()) || is_changeable(Path::new(real.as_str()))
 }
 
 /// The digest of a file's content, or nothing if there is more of it than `limit`.
@@ -109,15 +134,3 @@ fn real_path(path: &AbsolutePath) -> Option<AbsolutePath> {
 fn is_executable(path: &AbsolutePath) -> bool {
     fs::metadata(path.as_str()).is_ok_and(|status| status.is_file() && status.mode() & 0o111 != 0)
 }
-
-/// Whether anybody but root could change the file, or what its path leads to. When in doubt, yes.
-fn is_changeable(path: &AbsolutePath) -> bool {
-    std::iter::once(path.as_str()).chain(path.ancestors()).any(|step| match fs::symlink_metadata(step) {
-        // The permission bits of a link mean nothing.
-        Ok(status) => status.uid() != 0 || (!status.is_symlink() && status.mode() & 0o022 != 0),
-        Err(_) => true,
-    })
-}
-
-/// The largest program that is digested.
-const LARGEST_PROGRAM: u64 = 512 << 20;

@@ -87,6 +87,25 @@ fn the_scripts_of_an_interpreter_are_pinned_whatever_options_stand_before_them()
 }
 
 #[test]
+fn the_interpreter_of_a_script_is_pinned_unless_only_root_can_change_it_and_the_way_to_it() {
+    let lab = Lab::new();
+    let scripts = |line: &str| {
+        lab.write("run", format!("#!{line}\n"));
+        make_executable(&lab, "run");
+        lab.process(json!({"command": ["./run"]})).unwrap().scripts
+    };
+    assert_eq!(scripts("/usr/bin/env sh"), []);
+    symlink("/usr/bin/env", lab.inside("link")).unwrap();
+    let led = Script { path: real("/usr/bin/env"), sha256: None, stamp: None };
+    assert_eq!(scripts(lab.inside("link").to_str().unwrap()), [led]);
+    fs::copy("/bin/true", lab.inside("own")).unwrap();
+    let sha256 = Some(Sha256Digest::of(&fs::read("/bin/true").unwrap()));
+    let own = Script { path: absolute(&lab.inside("own")), sha256, stamp: None };
+    assert_eq!(scripts(lab.inside("own").to_str().unwrap()), [own]);
+    assert_eq!(scripts("/no/such/interpreter"), [], "it cannot run");
+}
+
+#[test]
 fn words_reach_the_program_exactly_hidden_characters_included() {
     let lab = Lab::new();
     let word = "a\u{202e}b\u{200b}\u{1b}[31m\n\u{7f} \u{feff}";
