@@ -179,6 +179,22 @@ async fn the_budget_of_a_run_bounds_calls_and_denied_calls_are_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_many_calls_that_append_to_one_file_none_loses_what_another_wrote() {
+    let lab = Plan::default().policies("@id(\"all\") permit (principal, action, resource);").open().await;
+    lab.write("log", "");
+    let append =
+        |n: usize| lab.call("fs.write", json!({ "path": "log", "content": format!("{n}\n"), "mode": "append" }));
+    let calls: Vec<_> = (0..40).map(|n| lab.propose(append(n))).collect();
+    for call in calls {
+        let done = call.await.unwrap().unwrap();
+        assert_eq!(done.receipt.attestation.detail, None);
+    }
+    let mut lines: Vec<usize> = lab.read("log").unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (0..40).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_calls_at_once_never_overdraw_a_budget() {
     let lab = Lab::new().await;
     lab.write("a", "x");

@@ -11,6 +11,7 @@
 use std::{
     fs::File,
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use palyra_types::{AbsolutePath, WorkspaceName, path::PathError, visible::visible};
@@ -26,9 +27,16 @@ pub struct Workspace {
     root: AbsolutePath,
     directory: OwnedFd,
     hidden: Vec<AbsolutePath>,
+    /// Held while a file is written, so that of two calls that append to one file neither loses what the other wrote.
+    writing: Mutex<()>,
 }
 
 impl Workspace {
+    /// Waits until no other call writes here, and keeps others from it until what is returned is dropped.
+    pub(crate) fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens a workspace. Links on the way to it are followed, since the operator named them.
     ///
     /// # Errors
@@ -49,7 +57,7 @@ impl Workspace {
         if root.is_within(&state) || root.is_within(state_directory) {
             return Err(WorkspaceError::InsideState(root));
         }
-        let workspace = Self { name, root, directory, hidden: Vec::new() };
+        let workspace = Self { name, root, directory, hidden: Vec::new(), writing: Mutex::new(()) };
         Ok(workspace.hide(state).hide(state_directory.clone()))
     }
 
@@ -93,6 +101,18 @@ impl Workspace {
     /// # Errors
     /// As [`Self::resolve`].
     pub fn resolve_below(&self, directory: &AbsolutePath, text: &str) -> Result<Resolved, WorkspaceError> {
+        let mut found = self.resolve_once(directory, text);
+        // Whoever saves a file puts a new one in its place, and a moment later the new one is found.
+        for _ in 1..RETRIES {
+            match found {
+                Err(WorkspaceError::Changed(_)) => found = self.resolve_once(directory, text),
+                found => return found,
+            }
+        }
+        found
+    }
+
+    fn resolve_once(&self, directory: &AbsolutePath, text: &str) -> Result<Resolved, WorkspaceError> {
         let asked = self.locate(directory, text)?;
         let entry = self.enter(&asked, ResolveFlags::empty())?;
         let status = fstat(&entry).map_err(|errno| WorkspaceError::from_errno(text, errno))?;

@@ -19,11 +19,12 @@ use palyra_types::{
 };
 use serde_json::json;
 
-/// Calls whose file is `allowed.log` run at once; those whose file is `asked.log` ask.
+/// Calls whose file is `allowed.log` or `written.log` run at once; those whose file is `asked.log` ask.
 const POLICIES: &str = r#"
 @id("files") permit (principal, action in [Palyra::Action::"fs.read", Palyra::Action::"fs.write"], resource);
 @id("allowed") permit (principal, action == Palyra::Action::"tool.execute", resource)
 when { context has process && context.process has arg2 && context.process.arg2 == "allowed.log" };
+@id("written") permit (principal, action == Palyra::Action::"tool.execute", resource == Palyra::Tool::"fs.write");
 @id("asked") permit (principal, action == Palyra::Action::"tool.execute", resource)
 when { context.approved };
 "#;
@@ -59,8 +60,14 @@ async fn main() {
 async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Principal, caller: u64) {
     for number in caller.. {
         let call = CallId::generate(now(), &SystemEntropy).unwrap();
-        let file = if number.is_multiple_of(2) { "allowed.log" } else { "asked.log" };
-        let args = json!({ "command": ["tee", "-a", file], "stdin": format!("{call}\n") });
+        let line = format!("{call}\n");
+        let run_by = |file: &str| ("process.run", json!({ "command": ["tee", "-a", file], "stdin": line }));
+        let (tool, args) = match number % 4 {
+            0 => run_by("allowed.log"),
+            1 => run_by("asked.log"),
+            // The daemon does these itself, so that many come to their end between two kills.
+            _ => ("fs.write", json!({ "path": "written.log", "content": line, "mode": "append" })),
+        };
         let proposal = ToolProposal {
             call,
             run,
@@ -71,7 +78,7 @@ async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Pr
             device: None,
             token: None,
             workspace: Some(WorkspaceName::parse("lab").unwrap()),
-            tool: ToolName::parse("process.run").unwrap(),
+            tool: ToolName::parse(tool).unwrap(),
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
             waiting: Waiting::Attached,
         };

@@ -175,6 +175,7 @@ pub(super) struct Task<'a> {
 }
 
 pub(super) fn perform(task: &Task<'_>, workspace: &Workspace, heed: Heed<'_>) -> Result<Value, FileError> {
+    let _writing = workspace.writing();
     heed.go_on()?;
     let Task { path, replaces, directories, .. } = *task;
     let changed = || FileError::from(WorkspaceError::Changed(path.clone()));
