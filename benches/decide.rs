@@ -88,6 +88,7 @@ fn palyra_request() -> (PolicyRequest, PolicyRequestContext, PolicyEvaluationCon
         workspace: Some(workspace.clone()),
         process: Some(Process {
             program: AbsolutePath::parse("/usr/bin/cargo").expect("a path"),
+            leads_to: None,
             args: ["test", "--workspace"].map(str::to_owned).to_vec(),
             cwd: Some(root.clone()),
         }),

@@ -257,6 +257,17 @@ impl Lab {
         records.iter().filter(|one| one.record.subject().call == Some(call)).map(|one| one.record.kind).collect()
     }
 
+    /// What was attested about a call, if its signature is good.
+    pub async fn attested(&self, call: CallId) -> Value {
+        let records = self.records().await;
+        let about = |one: &&StoredRecord| {
+            one.record.kind == RecordKind::ToolAttested && one.record.subject().call == Some(call)
+        };
+        let body: Value = serde_json::from_str(records.iter().find(about).unwrap().body.as_ref().unwrap()).unwrap();
+        let text = self.journal.key().public().open(body.get("note").and_then(Value::as_str).unwrap()).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
     /// What the run has used.
     pub async fn used(&self, run: RunId) -> Charge {
         self.journal.run(run).await.unwrap().unwrap().used

@@ -133,10 +133,8 @@ async fn a_running_call_whose_caller_is_gone_is_stopped_and_attested() {
     running.abort();
     until(|| async { lab.story(id).await.contains(&RecordKind::ToolAttested) }).await;
     assert!(begun.elapsed() < Duration::from_secs(5));
-    let body = lab.records().await.pop().unwrap().body.unwrap();
-    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(body["attestation"]["ending"], "cancelled");
-    assert_eq!(body["attestation"]["detail"], "its caller is gone");
+    let attested = lab.attested(id).await;
+    assert_eq!((&attested["ending"], &attested["detail"]), (&json!("cancelled"), &json!("its caller is gone")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

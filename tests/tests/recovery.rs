@@ -33,9 +33,7 @@ async fn a_call_that_had_begun_is_attested_as_interrupted_and_not_run_again() {
     let recovered = after.gate.recover().await.unwrap();
     assert_eq!(recovered, Recovered { interrupted: 1, withdrawn: 0, resumed: 0 });
     assert_eq!(after.story(id).await.last(), Some(&RecordKind::ToolAttested));
-    let body = after.records().await.pop().unwrap().body.unwrap();
-    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(body["attestation"]["ending"], "interrupted");
+    assert_eq!(after.attested(id).await["ending"], "interrupted");
     assert_eq!(after.journal.call(id).await.unwrap().unwrap().state, CallState::Ended);
     assert_eq!(after.gate.recover().await.unwrap(), Recovered::default());
 }

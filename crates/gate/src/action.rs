@@ -4,7 +4,7 @@
 //! way with the same tool definition. Approver, executor and receipt all speak of it.
 
 use palyra_types::{
-    JsonError, JsonObject, Principal, Sha256Digest, ToolName, WorkspaceName, id::SessionId, json::digest_of,
+    JsonError, JsonObject, Principal, Sha256Digest, ToolName, WorkspaceName, id::SessionId, json::canonical_of,
 };
 use serde::Serialize;
 
@@ -25,48 +25,106 @@ impl CallAction {
     /// # Errors
     /// When a part has no canonical form.
     pub fn of(proposal: &ToolProposal, definition: Sha256Digest, work: &Work, plan: &Plan) -> Result<Self, JsonError> {
-        let intent = Intended {
-            v: 1,
+        let before =
+            Before { args: &proposal.args, definition, on_behalf_of: proposal.on_behalf_of.as_ref().map(name) };
+        let after = After {
             principal: name(&proposal.principal),
-            on_behalf_of: proposal.on_behalf_of.as_ref().map(name),
-            session: proposal.session,
-            workspace: proposal.workspace.as_ref(),
-            tool: &proposal.tool,
-            definition,
-            args: &proposal.args,
-            work,
             secrets: [],
+            session: proposal.session,
+            tool: &proposal.tool,
+            v: 1,
+            work,
+            workspace: proposal.workspace.as_ref(),
         };
-        let digest = digest_of(&Whole { intent: &intent, plan })?;
-        Ok(Self { digest, intent: digest_of(&intent)? })
+        let (before, plan, after) = (canonical_of(&before)?, canonical_of(plan)?, canonical_of(&after)?);
+        // Both are canonical objects with members, so the members between their braces can stand in one object.
+        let (before, after) = (members(&before), members(&after));
+        Ok(Self {
+            digest: Sha256Digest::of(format!("{{{before},\"plan\":{plan},{after}}}").as_bytes()),
+            intent: Sha256Digest::of(format!("{{{before},{after}}}").as_bytes()),
+        })
     }
 }
 
+/// What goes into the digest and is sorted before `plan`.
 #[derive(Serialize)]
-struct Intended<'a> {
-    v: u8,
-    principal: String,
+struct Before<'a> {
+    args: &'a JsonObject,
+    definition: Sha256Digest,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_behalf_of: Option<String>,
-    session: SessionId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    workspace: Option<&'a WorkspaceName>,
-    tool: &'a ToolName,
-    definition: Sha256Digest,
-    args: &'a JsonObject,
-    work: &'a Work,
-    /// The names of the secrets it is given; none can be yet.
-    secrets: [&'a str; 0],
 }
 
+/// What goes into the digest and is sorted after `plan`.
 #[derive(Serialize)]
-struct Whole<'a> {
-    #[serde(flatten)]
-    intent: &'a Intended<'a>,
-    plan: &'a Plan,
+struct After<'a> {
+    principal: String,
+    /// The names of the secrets it is given; none can be yet.
+    secrets: [&'a str; 0],
+    session: SessionId,
+    tool: &'a ToolName,
+    v: u8,
+    work: &'a Work,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspace: Option<&'a WorkspaceName>,
+}
+
+fn members(object: &str) -> &str {
+    object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(object)
 }
 
 /// Roles are left out: a promotion while a question waits changes who somebody is to policy, not what they want to do.
 fn name(principal: &Principal) -> String {
     principal.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use palyra_journal::state::Waiting;
+    use palyra_types::{
+        Timestamp,
+        id::{CallId, RunId},
+        json::{Limits, digest_of},
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tool::Report;
+
+    fn proposal(workspace: Option<&str>, user: Option<&str>) -> ToolProposal {
+        let (now, text) = (Timestamp::from_unix_millis(1), "agent:claude");
+        ToolProposal {
+            call: CallId::from_parts(now, 1),
+            run: RunId::from_parts(now, 1),
+            session: SessionId::from_parts(now, 1),
+            principal: Principal::parse(text).unwrap(),
+            on_behalf_of: user.map(|user| Principal::parse(user).unwrap()),
+            channel: None,
+            device: None,
+            token: None,
+            workspace: workspace.map(|name| WorkspaceName::parse(name).unwrap()),
+            tool: ToolName::parse("daemon.status").unwrap(),
+            args: JsonObject::try_from_value(json!({ "z": 1, "a": "}{" }), Limits::default()).unwrap(),
+            waiting: Waiting::Attached,
+        }
+    }
+
+    #[test]
+    fn the_digest_is_that_of_one_canonical_object() {
+        let (definition, work) = (Sha256Digest::of(b"x"), Work::Report { about: Report::Status });
+        for (workspace, user) in [(None, None), (Some("lab"), Some("user:ada"))] {
+            let proposal = proposal(workspace, user);
+            let action = CallAction::of(&proposal, definition, &work, &Plan::Daemon).unwrap();
+            let mut whole = json!({
+                "v": 1, "principal": "agent:claude", "session": proposal.session, "tool": "daemon.status",
+                "definition": definition, "args": proposal.args.value(), "work": work, "secrets": [],
+            });
+            if let (Some(workspace), Some(user), Value::Object(whole)) = (workspace, user, &mut whole) {
+                whole.extend([("workspace".to_owned(), json!(workspace)), ("on_behalf_of".to_owned(), json!(user))]);
+            }
+            assert_eq!(action.intent, digest_of(&whole).unwrap());
+            whole["plan"] = serde_json::to_value(Plan::Daemon).unwrap();
+            assert_eq!(action.digest, digest_of(&whole).unwrap());
+        }
+    }
 }

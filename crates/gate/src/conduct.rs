@@ -480,16 +480,15 @@ impl Inner {
     /// Step four: makes what happened durable, and does not give up while the disk is in trouble.
     pub(crate) async fn attest(&self, facts: &CallFacts, executed: Executed) -> Result<Completed, Refusal> {
         let attestation = ToolAttestation::of(facts, &executed, self.clock.now());
-        let text = attestation.canonical().map_err(internal)?;
-        let note = self.store.key().sign(&(text.clone() + "\n")).map_err(internal)?;
+        let text = attestation.canonical().map_err(internal)? + "\n";
+        let note = self.store.key().sign(&text).map_err(internal)?;
         let used = Charge {
             calls: 1,
             wall_ms: u64::try_from(executed.ran.as_millis()).unwrap_or(u64::MAX),
             output_bytes: executed.output.length(),
         };
         let proposal = &facts.proposal;
-        let text = RawValue::from_string(text).map_err(internal)?;
-        let body = Attested { attestation: &text, note: &note, output: &executed.output };
+        let body = Attested { note: &note, output: &executed.output };
         let changes = vec![
             Change::MoveCall { call: proposal.call, from: CallState::Started, to: CallState::Ended },
             Change::Settle { run: proposal.run, reserved: facts.reserved, used },
@@ -567,10 +566,9 @@ struct Started<'a> {
     reserved: Charge,
 }
 
-/// The body of `tool.attested`.
+/// The body of `tool.attested`. The note is the attestation, so that nothing beside it can say otherwise.
 #[derive(Serialize)]
 struct Attested<'a> {
-    attestation: &'a RawValue,
     note: &'a str,
     output: &'a Output,
 }

@@ -129,8 +129,7 @@ impl Inner {
         });
         let text = palyra_types::json::canonical_of(&attestation).map_err(internal)? + "\n";
         let note = self.store.key().sign(&text).map_err(internal)?;
-        let record =
-            self.record(RecordKind::ToolAttested, subject(row), &json!({ "attestation": attestation, "note": note }))?;
+        let record = self.record(RecordKind::ToolAttested, subject(row), &json!({ "note": note }))?;
         let mut changes = vec![Change::MoveCall { call: row.call, from: CallState::Started, to: CallState::Ended }];
         let settled = self.reserved(row).await?;
         changes.extend(settled.map(|(reserved, used)| Change::Settle { run: row.run, reserved, used }));

@@ -195,7 +195,12 @@ impl ProcessWork {
     /// The process as policy sees it.
     #[must_use]
     pub fn process(&self) -> Process {
-        Process { program: self.program.clone(), args: self.args.clone(), cwd: Some(self.cwd.clone()) }
+        Process {
+            program: self.program.clone(),
+            leads_to: self.leads_to.clone(),
+            args: self.args.clone(),
+            cwd: Some(self.cwd.clone()),
+        }
     }
 }
 

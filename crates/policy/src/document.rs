@@ -33,6 +33,9 @@ pub struct RequestDocument {
     /// The program, absolute, and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Vec<String>>,
+    /// Where the program really is, if its path is a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<AbsolutePath>,
     /// The working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<AbsolutePath>,
@@ -110,6 +113,7 @@ impl RequestDocument {
                 action,
                 resource,
                 run,
+                leads_to,
                 cwd,
                 reads,
                 writes,
@@ -157,6 +161,7 @@ impl RequestDocument {
             action: Some(call.request.action),
             resource: Some(call.request.resource.clone()),
             run: context.process.as_ref().map(command),
+            leads_to: context.process.as_ref().and_then(|process| process.leads_to.clone()),
             cwd: context.process.as_ref().and_then(|process| process.cwd.clone()),
             reads: (!reads.is_empty()).then_some(reads),
             writes: (!writes.is_empty()).then_some(writes),
@@ -233,11 +238,12 @@ impl RequestDocument {
 
     fn process(&self) -> Result<Option<Process>, DocumentError> {
         match self.run.as_deref() {
-            None if self.cwd.is_some() => Err(DocumentError::CwdWithoutRun),
+            None if self.cwd.is_some() || self.leads_to.is_some() => Err(DocumentError::CwdWithoutRun),
             None => Ok(None),
             Some([]) => Err(DocumentError::EmptyRun),
             Some([program, args @ ..]) => Ok(Some(Process {
                 program: AbsolutePath::parse(program).map_err(DocumentError::Program)?,
+                leads_to: self.leads_to.clone(),
                 args: args.to_vec(),
                 cwd: self.cwd.clone(),
             })),
@@ -268,8 +274,8 @@ pub enum DocumentError {
     /// A required field is missing.
     #[error("the request has no `{0}`")]
     Missing(&'static str),
-    /// `cwd` without `run`.
-    #[error("the request has a `cwd` but runs nothing")]
+    /// `cwd` or `leads_to` without `run`.
+    #[error("the request says where or what it runs, but runs nothing")]
     CwdWithoutRun,
     /// `run` is empty.
     #[error("`run` is empty; it lists the program and its arguments")]

@@ -285,6 +285,7 @@ mod tests {
         let context = PolicyRequestContext {
             process: Some(Process {
                 program: AbsolutePath::parse("/bin/bash").unwrap(),
+                leads_to: None,
                 args: vec!["a ".repeat(100_000)],
                 cwd: AbsolutePath::parse("/work").ok(),
             }),

@@ -79,14 +79,14 @@ impl Facts<'_> {
 }
 
 fn runs_palyra(process: &Process, config: &PolicyEvaluationConfig) -> bool {
-    let name = process.program.file_name();
-    if is_palyra(process.program.as_str(), config) {
+    let mut paths = std::iter::once(&process.program).chain(&process.leads_to);
+    if paths.any(|path| is_palyra(path.as_str(), config)) {
         return true;
     }
     // SECURITY: `env palyra …`, `bash -c "palyra …"` and `sudo sh -c "palyra …"` run Palyra as surely as `palyra …`. A launcher may
     // start an interpreter or be one (`su -c`, `watch`, `ssh`), so both are read alike. An argument of any other program that merely
     // mentions the word (a commit message, a search) does not run it.
-    (process::is_interpreter(name) || process::is_launcher(name))
+    process.names().any(|name| process::is_interpreter(name) || process::is_launcher(name))
         && process.args.iter().any(|arg| is_palyra(arg, config) || words(arg).any(|word| is_palyra(word, config)))
 }
 
@@ -99,7 +99,8 @@ fn reaches_into(process: &Process, state: &AbsolutePath) -> bool {
     let steps: Vec<&str> = components(state.as_str()).collect();
     let root = Walk { state: &steps, depth: 0, shared: 0 };
     let cwd = process.cwd.as_ref().map(|cwd| root.along(cwd.as_str()));
-    root.along(process.program.as_str()).is_inside()
+    let mut paths = std::iter::once(&process.program).chain(&process.leads_to);
+    paths.any(|path| root.along(path.as_str()).is_inside())
         || cwd.is_some_and(Walk::is_inside)
         || process.args.iter().any(|arg| arg_reaches(arg, cwd, root, state))
 }
@@ -179,6 +180,7 @@ mod tests {
         let (program, args) = argv.split_first().unwrap();
         Process {
             program: AbsolutePath::parse(program).unwrap(),
+            leads_to: None,
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             cwd: Some(AbsolutePath::parse("/home/ada/shop").unwrap()),
         }
@@ -245,6 +247,18 @@ mod tests {
         }
         assert!(!reaches("/home/ada smith/palyra@10"));
         assert!(!reaches("/srv/home/ada smith/palyra@1"));
+    }
+
+    #[test]
+    fn a_link_is_what_it_leads_to() {
+        let link = |to: &str, args: &[&str]| Process {
+            leads_to: Some(AbsolutePath::parse(to).unwrap()),
+            ..process(&[&["/usr/bin/tidy"], args].concat())
+        };
+        assert!(link("/bin/bash", &[]).is_interpreter());
+        assert!(runs_palyra(&link("/bin/bash", &["-c", "palyra policy"]), &config()));
+        assert!(runs_palyra(&link("/opt/palyra", &[]), &config()));
+        assert!(!runs_palyra(&link("/usr/bin/tidy-5", &["palyra"]), &config()));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::path::AbsolutePath;
 pub struct Process {
     /// The program, resolved to its absolute path.
     pub program: AbsolutePath,
+    /// Where the program really is, if its path is a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<AbsolutePath>,
     /// The arguments, without the program itself.
     #[serde(default)]
     pub args: Vec<String>,
@@ -36,7 +39,12 @@ impl Process {
     /// Whether the program runs code given as text or file, so that what it does cannot be read off its name.
     #[must_use]
     pub fn is_interpreter(&self) -> bool {
-        is_interpreter(self.program.file_name())
+        self.names().any(is_interpreter)
+    }
+
+    /// The file names that the program is known by: its own, and that of what it is a link to.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.program).chain(&self.leads_to).map(AbsolutePath::file_name)
     }
 }
 
@@ -187,6 +195,7 @@ mod tests {
     fn process(args: &[&str]) -> Process {
         Process {
             program: AbsolutePath::parse("/usr/bin/cargo").unwrap(),
+            leads_to: None,
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             cwd: None,
         }

@@ -153,7 +153,8 @@ impl Cover {
         match self {
             Self::Exact { .. } => format!("exactly: {summary}"),
             Self::Trailing { program, args, .. } => {
-                let process = palyra_types::Process { program: program.clone(), args: args.clone(), cwd: None };
+                let process =
+                    palyra_types::Process { program: program.clone(), leads_to: None, args: args.clone(), cwd: None };
                 format!("{} … with any further arguments", visible(&process.command()))
             }
         }

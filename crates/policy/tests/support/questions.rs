@@ -253,6 +253,7 @@ pub fn processes() -> impl Strategy<Value = Process> {
     let cwd = prop_oneof![8 => select(vec!["/work/shop", "/work", "/etc"]), 1 => select(&PATHS[..])];
     (argv, prop::option::weighted(0.8, cwd)).prop_map(|(argv, cwd)| Process {
         program: AbsolutePath::parse(argv[0]).unwrap(),
+        leads_to: None,
         args: argv[1..].iter().map(|&arg| arg.to_owned()).collect(),
         cwd: cwd.map(|cwd| AbsolutePath::parse(cwd).unwrap()),
     })
