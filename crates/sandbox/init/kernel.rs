@@ -6,6 +6,7 @@
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void},
     mem, ptr,
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -18,7 +19,6 @@ compile_error!("the structures of this module are those of 64-bit Linux");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-pub const EPERM: i32 = 1;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
 pub const ESTALE: i32 = 116;
@@ -68,11 +68,10 @@ pub fn take_signals() -> Result<c_int, Errno> {
     }
 }
 
-/// Gives every signal its default action and blocks none, as a program expects them.
+/// Gives every signal its default action, as a program expects them.
 ///
 /// Asks the kernel directly: the C library keeps two signals for itself, which its `posix_spawn` leaves ignored.
-pub fn release_signals() {
-    const SIG_SETMASK: c_int = 2;
+pub fn forget_signal_actions() {
     #[cfg(target_arch = "x86_64")]
     const SYS_RT_SIGACTION: c_long = 13;
     #[cfg(not(target_arch = "x86_64"))]
@@ -83,9 +82,71 @@ pub fn release_signals() {
         // SAFETY: the structure is as large as the kernel's and lives through the call; the old one is not asked for.
         unsafe { ffi::syscall(SYS_RT_SIGACTION, signal, default.as_ptr(), ptr::null::<c_void>(), 8_usize) };
     }
+}
+
+/// Blocks no signal any more.
+pub fn release_signals() {
+    const SIG_SETMASK: c_int = 2;
     let mut none = ffi::SigSet([0; 16]);
     // SAFETY: the set is as large as the C library's and lives through the call.
     unsafe { ffi::sigprocmask(SIG_SETMASK, &raw mut none, ptr::null_mut()) };
+}
+
+/// Some numbers that a process shares with those it forks.
+#[derive(Clone, Copy)]
+pub struct Shared(&'static [AtomicU64; 8]);
+
+impl Shared {
+    pub fn get(self, place: usize) -> u64 {
+        self.0.get(place).map_or(0, |number| number.load(Ordering::Acquire))
+    }
+
+    pub fn set(self, place: usize, number: u64) {
+        if let Some(shared) = self.0.get(place) {
+            shared.store(number, Ordering::Release);
+        }
+    }
+}
+
+/// Makes place for shared numbers, all zero.
+pub fn share() -> Result<Shared, Errno> {
+    const READ_WRITE: c_int = 3;
+    const SHARED_ANONYMOUS: c_int = 0x21;
+    const SIZE: usize = 4096;
+    // SAFETY: the kernel chooses the place, so nothing that exists is touched.
+    let place = unsafe { ffi::mmap(ptr::null_mut(), SIZE, READ_WRITE, SHARED_ANONYMOUS, -1, 0) };
+    if place.addr() == usize::MAX {
+        return Err(last_error());
+    }
+    // SAFETY: the place is zeroed, large enough, aligned to a page and never given back; atomics may be shared by processes.
+    Ok(Shared(unsafe { &*place.cast::<[AtomicU64; 8]>() }))
+}
+
+/// The time since some moment in the past, in nanoseconds.
+pub fn now() -> u64 {
+    const MONOTONIC: c_int = 1;
+    let mut time = [0_i64; 2];
+    // SAFETY: the structure is two 64-bit numbers and lives through the call.
+    unsafe { ffi::clock_gettime(MONOTONIC, time.as_mut_ptr()) };
+    let [seconds, nanoseconds] = time.map(i64::cast_unsigned);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+/// A descriptor that becomes readable when its time has come. Whoever shares it can set the time, and wakes nobody by that.
+pub fn timer() -> Result<c_int, Errno> {
+    const MONOTONIC: c_int = 1;
+    // SAFETY: takes no pointers.
+    check(unsafe { ffi::timerfd_create(MONOTONIC, O_CLOEXEC) })
+}
+
+/// Sets the time, from now on. One so far away that the clock cannot say it is never.
+pub fn set_timer(timer: c_int, milliseconds: u64) -> Result<(), Errno> {
+    const YEAR: u64 = 365 * 24 * 3600 * 1000;
+    // None at all would turn it off.
+    let milliseconds = milliseconds.clamp(1, YEAR);
+    let once = [0, 0, milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+    // SAFETY: the structure is two pairs of 64-bit numbers, interval and time, and lives through the call.
+    check(unsafe { ffi::timerfd_settime(timer, 0, once.as_ptr(), ptr::null_mut()) }).map(drop)
 }
 
 /// Forks. The caller must have one thread only, which the init has.
@@ -153,14 +214,14 @@ pub fn pidfd_send_signal(pidfd: c_int, signal: c_int) {
     unsafe { ffi::syscall(SYS_PIDFD_SEND_SIGNAL, pidfd, signal, ptr::null::<c_void>(), 0) };
 }
 
-/// Which descriptors are readable or closed by the other side, after at most `timeout`.
-pub fn poll<const N: usize>(fds: [c_int; N], timeout: Duration) -> [bool; N] {
+/// Which descriptors are readable or closed by the other side, after at most this long, or whenever that may be.
+pub fn poll<const N: usize>(fds: [c_int; N], longest: Option<Duration>) -> [bool; N] {
     const POLLIN: i16 = 1;
     let mut polled = fds.map(|fd| ffi::PollFd { fd, events: POLLIN, revents: 0 });
     // Rounded up: a timeout that is rounded down to zero would spin.
-    let timeout = c_int::try_from(timeout.as_millis().saturating_add(1)).unwrap_or(c_int::MAX);
+    let milliseconds = |longest: Duration| c_int::try_from(longest.as_millis().saturating_add(1)).unwrap_or(c_int::MAX);
     // SAFETY: the array has N entries and lives through the call; negative descriptors are skipped by the kernel.
-    unsafe { ffi::poll(polled.as_mut_ptr(), N as c_ulong, timeout) };
+    unsafe { ffi::poll(polled.as_mut_ptr(), N as c_ulong, longest.map_or(-1, milliseconds)) };
     polled.map(|entry| entry.revents != 0)
 }
 
@@ -180,6 +241,12 @@ pub fn read(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
             other => return other,
         }
     }
+}
+
+/// Reads from the beginning of a file, wherever its position is.
+pub fn read_start(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most the buffer's length.
+    check_size(unsafe { ffi::pread(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
 }
 
 /// Writes everything, or fails. A closed socket or pipe is an error here: the init has SIGPIPE blocked.
@@ -219,6 +286,33 @@ pub fn receive(socket: c_int, buffer: &mut [u8], fds: &mut Vec<c_int>) -> Result
         fds.extend(control.fds.iter().take(count));
     }
     Ok(received)
+}
+
+/// Sends one byte and a descriptor.
+pub fn send_descriptor(socket: c_int, descriptor: c_int) -> Result<(), Errno> {
+    const RIGHTS: c_int = 1;
+    const SOCKET: c_int = 1;
+    let mut byte = 0_u8;
+    let header = mem::size_of::<usize>() + 2 * mem::size_of::<c_int>();
+    let mut control = ffi::Control {
+        length: header + mem::size_of::<c_int>(),
+        level: SOCKET,
+        kind: RIGHTS,
+        fds: [descriptor, 0, 0, 0, 0, 0],
+    };
+    let mut part = ffi::IoVec { base: (&raw mut byte).cast(), length: 1 };
+    let message = ffi::Message {
+        name: ptr::null_mut(),
+        name_length: 0,
+        parts: &raw mut part,
+        part_count: 1,
+        control: (&raw mut control).cast(),
+        // The header, one descriptor, and what aligns the next header.
+        control_length: header + mem::size_of::<usize>(),
+        flags: 0,
+    };
+    // SAFETY: every pointer in the message is to a local, with no more than its true length.
+    check_size(unsafe { ffi::sendmsg(socket, &raw const message, 0) }).map(drop)
 }
 
 /// Makes `to` a copy of `from` that stays open on exec.
@@ -471,6 +565,10 @@ mod ffi {
         pub fn prctl(option: c_int, ...) -> c_int;
         pub fn sigprocmask(how: c_int, set: *mut SigSet, old: *mut SigSet) -> c_int;
         pub fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
+        pub fn mmap(at: *mut c_void, size: usize, access: c_int, kind: c_int, fd: c_int, offset: i64) -> *mut c_void;
+        pub fn clock_gettime(clock: c_int, time: *mut i64) -> c_int;
+        pub fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
+        pub fn timerfd_settime(timer: c_int, flags: c_int, new: *const u64, old: *mut u64) -> c_int;
         pub fn fork() -> c_int;
         pub fn _exit(code: c_int) -> !;
         pub fn getpid() -> c_int;
@@ -483,6 +581,8 @@ mod ffi {
         pub fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
         pub fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
         pub fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
+        pub fn pread(fd: c_int, buffer: *mut c_void, length: usize, offset: i64) -> isize;
+        pub fn sendmsg(socket: c_int, message: *const Message, flags: c_int) -> isize;
         pub fn recvmsg(socket: c_int, message: *mut Message, flags: c_int) -> isize;
         pub fn dup2(from: c_int, to: c_int) -> c_int;
         pub fn close(fd: c_int) -> c_int;

@@ -10,7 +10,7 @@
 //! directories nor make, rename or remove entries directly in them. Under any of these rules it cannot mount.
 
 use std::{
-    ffi::CString,
+    ffi::{CString, OsStr},
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -21,27 +21,52 @@ use crate::{
     protocol::layer,
 };
 
-/// Puts the calling process under the rules and returns the layers that are active for it, with the version of Landlock.
-pub fn restrict(hidden: &[PathBuf]) -> Result<(u64, u32), Errno> {
-    let Ok(version) = kernel::landlock_version() else { return Ok((0, 0)) };
-    let scopes = version >= SCOPES_SINCE;
-    let walls = version >= WALLS_SINCE;
-    if !walls {
-        return Ok((0, version));
+/// What this kernel has of Landlock.
+pub struct Landlock {
+    version: u32,
+}
+
+impl Landlock {
+    pub fn of_this_kernel() -> Self {
+        Self { version: kernel::landlock_version().unwrap_or(0) }
     }
-    let ruleset = kernel::landlock_create(EVERYTHING, if scopes { SCOPE_SIGNAL } else { 0 })?;
-    if hidden.is_empty() {
-        // SECURITY: with every access handled and allowed everywhere, the program still cannot trace what is outside its tree,
-        // the daemon's memory included. A rule set that handles no file access would not have that effect.
-        allow(ruleset, Path::new("/"), EVERYTHING)?;
-    } else {
-        allow_around(ruleset, Path::new("/"), hidden)?;
+
+    /// The version; zero without it.
+    pub fn version(&self) -> u32 {
+        self.version
     }
-    kernel::landlock_restrict(ruleset)?;
-    kernel::close(ruleset);
-    let bit = |active, layer| if active { layer } else { 0 };
-    let hides = bit(!hidden.is_empty(), layer::HIDDEN_PATHS);
-    Ok((hides | bit(scopes, layer::SIGNAL_SCOPE) | layer::NO_TRACE, version))
+
+    /// Puts the calling process under rules that hide these directories, and returns the layers that are active for it.
+    ///
+    /// Rules that were built before may be given, which spares looking at every neighbour of what is hidden.
+    pub fn restrict(&self, hidden: &[Vec<u8>], built: Option<i32>) -> Result<u64, Errno> {
+        if self.version < WALLS_SINCE {
+            return Ok(0);
+        }
+        let rules = built.map_or_else(|| self.build(hidden), Ok)?;
+        kernel::landlock_restrict(rules)?;
+        let bit = |active, layer| if active { layer } else { 0 };
+        let hides = bit(!hidden.is_empty(), layer::HIDDEN_PATHS);
+        Ok(hides | bit(self.version >= SCOPES_SINCE, layer::SIGNAL_SCOPE) | layer::NO_TRACE)
+    }
+
+    /// Rules that hide these directories.
+    pub fn build(&self, hidden: &[Vec<u8>]) -> Result<i32, Errno> {
+        if self.version < WALLS_SINCE {
+            return Err(Errno(kernel::EINVAL));
+        }
+        let scopes = if self.version >= SCOPES_SINCE { SCOPE_SIGNAL } else { 0 };
+        let rules = kernel::landlock_create(EVERYTHING, scopes)?;
+        let hidden: Vec<PathBuf> = hidden.iter().map(|path| OsStr::from_bytes(path).into()).collect();
+        if hidden.is_empty() {
+            // SECURITY: with every access handled and allowed everywhere, the program still cannot trace what is outside its
+            // tree, the daemon's memory included. A rule set that handles no file access would not have that effect.
+            allow(rules, Path::new("/"), EVERYTHING)?;
+        } else {
+            allow_around(rules, Path::new("/"), &hidden)?;
+        }
+        Ok(rules)
+    }
 }
 
 /// Allows every entry of `directory` except those that are hidden or lead to something hidden, where it goes deeper.

@@ -6,27 +6,51 @@
 use std::time::Duration;
 
 use crate::{
-    kernel::{self, Errno},
+    kernel::{self, Errno, Open, Shared},
+    program,
     protocol::{Order, layer},
     tree,
 };
 
-/// Sets every limit of the order and returns the layers that are active for it.
-pub fn set(order: &Order) -> Result<u64, Errno> {
-    lower(CORE, 0, 0)?;
-    // SIGXCPU first, which a program may handle to leave something behind; SIGKILL a second later.
-    lower(CPU, order.cpu_seconds, order.cpu_seconds.saturating_add(1))?;
-    lower(ADDRESS_SPACE, order.address_space, order.address_space)?;
-    lower(FILE_SIZE, order.file_size, order.file_size)?;
-    lower(OPEN_FILES, order.open_files, order.open_files)?;
-    let Some(tasks) = tasks_on_this_machine() else { return Ok(layer::LIMITS) };
-    // The kernel counts every task of the user, the desktop's included, so a plain number would either stop the first fork or
-    // nothing. All tasks of the machine are an upper bound of the user's that costs one read: the program gets at least what it
-    // was given and at most as many more as other users have.
-    let processes = tasks.saturating_add(order.processes);
-    lower(PROCESSES, processes, processes)?;
-    let held = if ProcessWatch::is_needed() { layer::PROCESS_WATCH } else { layer::PROCESS_LIMIT };
-    Ok(layer::LIMITS | held)
+/// The hard limits of this process, above which none of the program's can lie.
+pub struct Hard([u64; 6]);
+
+impl Hard {
+    pub fn of_this_process() -> Result<Self, Errno> {
+        let mut hard = [0; 6];
+        for (limit, resource) in hard.iter_mut().zip(RESOURCES) {
+            *limit = kernel::hard_limit(resource)?;
+        }
+        Ok(Self(hard))
+    }
+
+    /// Sets every limit of the order and returns the layers that are active for it.
+    pub fn lower(&self, order: &Order, tasks: Option<u64>) -> Result<u64, Errno> {
+        // The kernel counts every task of the user, the desktop's included, so a plain number would either stop the first fork or
+        // nothing. All tasks of the machine are an upper bound of the user's that costs one read: the program gets at least what
+        // it was given and at most as many more as other users have.
+        let processes = tasks.map(|tasks| tasks.saturating_add(order.processes));
+        let wanted = [
+            Some(0),
+            Some(order.cpu_seconds),
+            Some(order.address_space),
+            Some(order.file_size),
+            Some(order.open_files),
+            processes,
+        ];
+        for ((wanted, resource), most) in wanted.into_iter().zip(RESOURCES).zip(self.0) {
+            let Some(soft) = wanted else { continue };
+            // SIGXCPU first, which a program may handle to leave something behind; SIGKILL a second later.
+            let hard = if resource == CPU { soft.saturating_add(1) } else { soft };
+            kernel::set_limit(resource, soft.min(most), hard.min(most))?;
+        }
+        let held = match processes {
+            None => 0,
+            Some(_) if ProcessWatch::is_needed() => layer::PROCESS_WATCH,
+            Some(_) => layer::PROCESS_LIMIT,
+        };
+        Ok(layer::LIMITS | held)
+    }
 }
 
 /// Counts processes where the kernel does not: it holds root to no limit.
@@ -34,23 +58,31 @@ pub struct ProcessWatch {
     most: u64,
     /// The fewest tasks that the machine was seen with.
     fewest: u64,
+    count: TaskCount,
     looks: u64,
+    looked_at: u64,
 }
 
 impl ProcessWatch {
     /// How often to look.
     pub const EVERY: Duration = Duration::from_millis(50);
 
-    /// A watch for an order, if there is need for one.
-    pub fn new(order: &Order) -> Option<Self> {
-        let fewest = tasks_on_this_machine().filter(|_| Self::is_needed())?;
-        Some(Self { most: order.processes, fewest, looks: 0 })
+    /// A watch for what the process said about itself before it became the program, if there is need for one.
+    pub fn new(shared: Shared) -> Option<Self> {
+        let fewest = shared.get(program::TASKS).checked_sub(1).filter(|_| Self::is_needed())?;
+        let most = shared.get(program::PROCESSES);
+        Some(Self { most, fewest, count: TaskCount::open()?, looks: 0, looked_at: kernel::now() })
     }
 
     /// Whether the tree has more processes than it may. The tree is counted when the machine as a whole has grown by as many, and
     /// now and then in any case: something else may have shrunk.
     pub fn is_exceeded(&mut self) -> bool {
-        let tasks = tasks_on_this_machine().unwrap_or(u64::MAX);
+        let now = kernel::now();
+        if u128::from(now - self.looked_at) < Self::EVERY.as_nanos() {
+            return false;
+        }
+        self.looked_at = now;
+        let tasks = self.count.read().unwrap_or(u64::MAX);
         self.fewest = self.fewest.min(tasks);
         self.looks += 1;
         (tasks - self.fewest > self.most || self.looks.is_multiple_of(20)) && tree::size() > self.most
@@ -61,16 +93,26 @@ impl ProcessWatch {
     }
 }
 
-fn lower(resource: i32, soft: u64, hard: u64) -> Result<(), Errno> {
-    let most = kernel::hard_limit(resource)?;
-    kernel::set_limit(resource, soft.min(most), hard.min(most))
+/// How many tasks there are on this machine.
+pub struct TaskCount {
+    file: i32,
 }
 
-/// The second number of the fourth field of `/proc/loadavg`.
-fn tasks_on_this_machine() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+impl TaskCount {
+    pub fn open() -> Option<Self> {
+        kernel::open(c"/proc/loadavg", Open::Read).ok().map(|file| Self { file })
+    }
+
+    /// The second number of the fourth field of `/proc/loadavg`.
+    pub fn read(&self) -> Option<u64> {
+        let mut text = [0; 64];
+        let read = kernel::read_start(self.file, &mut text).ok()?;
+        let text = std::str::from_utf8(text.get(..read)?).ok()?;
+        text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+    }
 }
+
+const RESOURCES: [i32; 6] = [CORE, CPU, ADDRESS_SPACE, FILE_SIZE, OPEN_FILES, PROCESSES];
 
 const CPU: i32 = 0;
 const FILE_SIZE: i32 = 1;

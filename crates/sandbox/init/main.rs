@@ -1,7 +1,8 @@
 //! The init: a small program between the daemon and one tool, which starts the tool, watches it and leaves nothing behind.
 //!
-//! The daemon starts it with the control socket as standard input. It reads one order, which may be long in coming, forks the tool, and ends the tool's whole tree when the tool ends, when the wall clock runs out, when the daemon
-//! asks for it and when the daemon is gone.
+//! The daemon starts it with the control socket as standard input and another socket as standard output. It forks a process that reads
+//! one order from the latter, which may be long in coming, and becomes the tool. It ends the tool's whole tree when the tool ends, when
+//! the wall clock runs out, when the daemon asks for it and when the daemon is gone.
 //! Guarantees: it exits only when no descendant is left. Nothing of the daemon's memory is forked, whatever its size.
 //! Refuses: to start a tool with fewer layers than its reports say.
 
@@ -39,6 +40,5 @@ fn run() -> Result<(), (Step, kernel::Errno)> {
     kernel::prctl(Prctl::SetDumpable, 0).map_err(at(Step::Supervise))?;
     kernel::prctl(Prctl::SetChildSubreaper, 1).map_err(at(Step::Supervise))?;
     let signals = kernel::take_signals().map_err(at(Step::Supervise))?;
-    let (order, fds) = supervisor::read_order().map_err(at(Step::Order))?;
-    supervisor::supervise(&order, &fds, signals)
+    supervisor::supervise(signals)
 }

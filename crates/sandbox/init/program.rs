@@ -1,22 +1,31 @@
-//! The way from the fork to the program: what the child does to itself before it becomes the program.
+//! The way to the program: what the process does to itself, before its order and after it, until it becomes the program.
 //!
-//! Guarantees: the program starts with every layer that its report names, or does not start. The report is written to a pipe
-//! that closes on exec, so its end without an error means that the program runs.
+//! What does not depend on the order is done while there is none, so that a call does not wait for it.
+//! Guarantees: the program starts with every layer that its report names, or does not start. A pipe that closes on exec says when.
 //! Does not: choose anything. The order does.
 
 use std::{
-    ffi::{CStr, CString, OsStr},
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    convert::Infallible,
+    ffi::{CStr, CString},
 };
 
 use crate::{
-    kernel::{self, Errno, Open, Prctl},
-    landlock, limits,
-    protocol::{Order, Step, Unchanged, layer},
+    kernel::{self, Errno, Open, Prctl, Shared},
+    landlock::Landlock,
+    limits::{Hard, TaskCount},
+    protocol::{self, Order, Step, Unchanged, layer},
 };
 
-/// What the child tells its parent through the pipe.
+/// When the order came, in nanoseconds; in what the process shares with the init.
+pub const ORDERED_AT: usize = 0;
+/// How many processes the order allows.
+pub const PROCESSES: usize = 1;
+/// How many tasks the machine had then, plus one; zero if that is not known.
+pub const TASKS: usize = 2;
+/// How far it has come, and what that says: see [`Progress`].
+const PROGRESS: [usize; 3] = [3, 4, 5];
+
+/// How far the process has come.
 pub enum Progress {
     /// Every layer is set up; the program comes next.
     Ready { layers: u64, landlock: u32 },
@@ -25,130 +34,203 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// The last that was told, if anything was.
-    pub fn last_of(told: &[u8]) -> Option<Self> {
-        let numbers: Vec<u64> =
-            told.chunks_exact(8).filter_map(|n| Some(u64::from_le_bytes(n.try_into().ok()?))).collect();
-        match *numbers.chunks_exact(3).last()? {
-            [0, layers, landlock] => Some(Self::Ready { layers, landlock: u32::try_from(landlock).ok()? }),
-            [_, step, errno] => Some(Self::Failed { step: Step::from_code(step)?, errno: i32::try_from(errno).ok()? }),
+    /// What was told last, if anything was.
+    pub fn of(shared: Shared) -> Option<Self> {
+        match PROGRESS.map(|place| shared.get(place)) {
+            [1, layers, landlock] => Some(Self::Ready { layers, landlock: u32::try_from(landlock).ok()? }),
+            [2, step, errno] => Some(Self::Failed { step: Step::from_code(step)?, errno: i32::try_from(errno).ok()? }),
             _ => None,
         }
     }
 
-    fn tell(&self, pipe: i32) {
+    fn tell(&self, shared: Shared) {
+        let [kind, first, second] = PROGRESS;
         let numbers = match *self {
-            Self::Ready { layers, landlock } => [0, layers, u64::from(landlock)],
-            Self::Failed { step, errno } => [1, step as u64, u64::from(errno.cast_unsigned())],
+            Self::Ready { layers, landlock } => [(first, layers), (second, u64::from(landlock)), (kind, 1)],
+            Self::Failed { step, errno } => {
+                [(first, step as u64), (second, u64::from(errno.cast_unsigned())), (kind, 2)]
+            }
         };
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        // Without a reader there is no init any more, and the death signal is on its way.
-        let _ = kernel::write_all(pipe, &bytes);
+        numbers.iter().for_each(|&(place, number)| shared.set(place, number));
     }
 }
 
-/// What the child was given when it was forked.
-pub struct Program<'a> {
-    pub order: &'a Order,
-    /// The working directory, standard output, standard error, the program and, if the order says so, standard input; or nothing.
-    pub fds: &'a [i32],
-    /// Where to tell the progress.
-    pub pipe: i32,
+/// What the process was given when it was forked.
+pub struct Program {
+    /// Where the order comes from.
+    pub orders: i32,
+    /// What wakes the init when the time is up.
+    pub timer: i32,
     /// The process that forked it.
     pub init: i32,
+    /// Where to tell the progress.
+    pub shared: Shared,
 }
 
-impl Program<'_> {
+/// What was prepared before the order.
+struct Prepared {
+    hard: Hard,
+    tasks: Option<TaskCount>,
+    landlock: Landlock,
+}
+
+impl Program {
     /// Becomes the program, or tells why not.
     pub fn run(&self) -> ! {
-        let failed = match self.prepare() {
-            Ok((layers, landlock)) => {
-                Progress::Ready { layers, landlock }.tell(self.pipe);
-                match *self.fds {
-                    [_, _, _, program, ..] => (Step::Execute, self.execute(program)),
-                    _ => kernel::exit(0),
-                }
-            }
+        let (step, Errno(errno)) = match self.prepare().and_then(|prepared| self.obey(&prepared)) {
+            Ok(never) => match never {},
             Err(failed) => failed,
         };
-        let (step, Errno(errno)) = failed;
-        Progress::Failed { step, errno }.tell(self.pipe);
+        Progress::Failed { step, errno }.tell(self.shared);
         kernel::exit(127)
     }
 
-    fn prepare(&self) -> Result<(u64, u32), (Step, Errno)> {
+    /// What is the same for every order.
+    fn prepare(&self) -> Result<Prepared, (Step, Errno)> {
         let at = |step| move |errno| (step, errno);
         kernel::prctl(Prctl::SetParentDeathSignal, kernel::SIGKILL as usize).map_err(at(Step::Session))?;
         if kernel::parent_pid() != self.init {
             kernel::exit(127);
         }
         kernel::setsid().map_err(at(Step::Session))?;
-        self.connect().map_err(at(Step::Streams))?;
-        self.enter().map_err(at(Step::Directory))?;
+        let nothing = kernel::open(c"/dev/null", Open::Read).map_err(at(Step::Streams))?;
+        kernel::duplicate(nothing, STDIN).map_err(at(Step::Streams))?;
         kernel::prctl(Prctl::SetNoNewPrivs, 1).map_err(at(Step::Privileges))?;
-        let hidden: Vec<PathBuf> = self.order.hidden.iter().map(|path| OsStr::from_bytes(path).into()).collect();
-        let (walls, landlock) = landlock::restrict(&hidden).map_err(at(Step::Landlock))?;
-        // Limits come after Landlock, which opens files, and before the descriptors are closed.
-        let limits = limits::set(self.order).map_err(at(Step::Limits))?;
+        // They stay blocked until the program starts.
+        kernel::forget_signal_actions();
+        let hard = Hard::of_this_process().map_err(at(Step::Limits))?;
+        Ok(Prepared { hard, tasks: TaskCount::open(), landlock: Landlock::of_this_kernel() })
+    }
+
+    /// Waits for the order and carries it out. Returns only when a step fails.
+    fn obey(&self, prepared: &Prepared) -> Result<Infallible, (Step, Errno)> {
+        let at = |step| move |errno| (step, errno);
+        let (order, fds) = read_order(self.orders).map_err(at(Step::Order))?;
+        self.shared.set(ORDERED_AT, kernel::now());
+        kernel::set_timer(self.timer, order.wall_ms).map_err(at(Step::Supervise))?;
+        if order.is_for_walls {
+            let walls = prepared.landlock.build(&order.hidden).map_err(at(Step::Landlock))?;
+            kernel::send_descriptor(self.orders, walls).map_err(at(Step::Landlock))?;
+            kernel::exit(0);
+        }
+        let given = Given::with(&order, &fds).ok_or((Step::Order, Errno(kernel::EINVAL)))?;
+        let (layers, landlock) = self.set_up(&order, given, prepared)?;
+        Progress::Ready { layers, landlock }.tell(self.shared);
+        match given.process {
+            Some(Process { program, .. }) => Err((Step::Execute, execute(program, &order))),
+            None => kernel::exit(0),
+        }
+    }
+
+    fn set_up(&self, order: &Order, given: Given, prepared: &Prepared) -> Result<(u64, u32), (Step, Errno)> {
+        let at = |step| move |errno| (step, errno);
+        if let Some(process) = given.process {
+            kernel::duplicate(process.stdout, STDOUT).map_err(at(Step::Streams))?;
+            kernel::duplicate(process.stderr, STDERR).map_err(at(Step::Streams))?;
+            kernel::enter(process.directory).map_err(at(Step::Directory))?;
+        }
+        // Without one, the null device is there already.
+        given.stdin.map_or(Ok(()), |stdin| kernel::duplicate(stdin, STDIN)).map_err(at(Step::Streams))?;
+        let walls = prepared.landlock.restrict(&order.hidden, given.walls).map_err(at(Step::Landlock))?;
+        // Limits come after Landlock, which may open files, and before the descriptors are closed.
+        let tasks = prepared.tasks.as_ref().and_then(TaskCount::read);
+        self.shared.set(PROCESSES, order.processes);
+        self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
+        let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
-        self.compare().map_err(at(Step::Unchanged))?;
+        let program = given.process.map_or(NO_DIRECTORY, |process| process.program);
+        compare(&order.unchanged, program).map_err(at(Step::Unchanged))?;
         kernel::release_signals();
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
-        Ok((always | walls | limits, landlock))
-    }
-
-    fn connect(&self) -> Result<(), Errno> {
-        if let [_, stdout, stderr, ..] = *self.fds {
-            kernel::duplicate(stdout, 1)?;
-            kernel::duplicate(stderr, 2)?;
-        }
-        let stdin = match *self.fds {
-            [_, _, _, _, stdin] if self.order.has_stdin => stdin,
-            _ => kernel::open(c"/dev/null", Open::Read)?,
-        };
-        kernel::duplicate(stdin, 0)
-    }
-
-    fn enter(&self) -> Result<(), Errno> {
-        match self.fds {
-            [directory, _, _, _, ..] => kernel::enter(*directory),
-            [] => Ok(()),
-            _ => Err(Errno(kernel::EINVAL)),
-        }
-    }
-
-    /// Looks once more at the files that were compared with a decision. The later this is, the less time there is to change one.
-    fn compare(&self) -> Result<(), Errno> {
-        for Unchanged { path, stamp } in &self.order.unchanged {
-            let (file, path) = match (path.is_empty(), self.fds) {
-                (true, [_, _, _, program, ..]) => (*program, Some(CString::default())),
-                _ => (NO_DIRECTORY, c_string(path)),
-            };
-            let path = path.ok_or(Errno(kernel::EINVAL))?;
-            if kernel::stamp(file, &path)? != *stamp {
-                return Err(Errno(kernel::ESTALE));
-            }
-        }
-        Ok(())
-    }
-
-    fn execute(&self, program: i32) -> Errno {
-        let (Some(args), Some(env)) = (c_strings(&self.order.args), c_strings(&self.order.env)) else {
-            return Errno(kernel::EINVAL);
-        };
-        let args: Vec<&CStr> = args.iter().map(CString::as_c_str).collect();
-        let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
-        kernel::execute(program, &args, &env)
+        Ok((always | walls | limits, prepared.landlock.version()))
     }
 }
 
-/// In the place of a directory, for paths that are absolute.
-const NO_DIRECTORY: i32 = -1;
+/// The descriptors that came with an order.
+#[derive(Clone, Copy)]
+struct Given {
+    /// Nothing for a rehearsal.
+    process: Option<Process>,
+    walls: Option<i32>,
+    stdin: Option<i32>,
+}
 
-fn c_string(bytes: &[u8]) -> Option<CString> {
-    CString::new(bytes).ok()
+#[derive(Clone, Copy)]
+struct Process {
+    directory: i32,
+    stdout: i32,
+    stderr: i32,
+    program: i32,
+}
+
+impl Given {
+    fn with(order: &Order, fds: &[i32]) -> Option<Self> {
+        let (process, mut rest) = match *fds {
+            [directory, stdout, stderr, program, ref rest @ ..] => {
+                (Some(Process { directory, stdout, stderr, program }), rest.iter().copied())
+            }
+            [] => (None, [].iter().copied()),
+            _ => return None,
+        };
+        let mut next_if = |given: bool| if given { rest.next().map(Some) } else { Some(None) };
+        Some(Self { process, walls: next_if(order.has_walls)?, stdin: next_if(order.has_stdin)? })
+    }
+}
+
+/// Reads the order and the descriptors that come with it. Ends the process if there is none to come.
+fn read_order(socket: i32) -> Result<(Order, Vec<i32>), Errno> {
+    let broken = || Errno(kernel::EINVAL);
+    let mut fds = Vec::new();
+    let mut bytes = vec![0; 16 << 10];
+    let mut have = 0;
+    let whole = loop {
+        let room = bytes.get_mut(have..).ok_or_else(broken)?;
+        match kernel::receive(socket, room, &mut fds)? {
+            0 => return Err(broken()),
+            received => have += received,
+        }
+        let Some(prefix) = bytes.first_chunk::<4>().filter(|_| have >= 4) else { continue };
+        let whole = 4 + u32::from_le_bytes(*prefix) as usize;
+        if whole > protocol::MAX_ORDER || have > whole {
+            return Err(broken());
+        }
+        if have == whole {
+            break whole;
+        }
+        bytes.resize(whole, 0);
+    };
+    let order = bytes.get(4..whole).and_then(Order::decode).ok_or_else(broken)?;
+    Ok((order, fds))
+}
+
+/// Looks once more at the files that were compared with a decision. The later this is, the less time there is to change one.
+fn compare(files: &[Unchanged], program: i32) -> Result<(), Errno> {
+    for Unchanged { path, stamp } in files {
+        let file = if path.is_empty() { program } else { NO_DIRECTORY };
+        let path = CString::new(path.as_slice()).map_err(|_| Errno(kernel::EINVAL))?;
+        if kernel::stamp(file, &path)? != *stamp {
+            return Err(Errno(kernel::ESTALE));
+        }
+    }
+    Ok(())
+}
+
+fn execute(program: i32, order: &Order) -> Errno {
+    let (Some(args), Some(env)) = (c_strings(&order.args), c_strings(&order.env)) else {
+        return Errno(kernel::EINVAL);
+    };
+    let args: Vec<&CStr> = args.iter().map(CString::as_c_str).collect();
+    let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
+    kernel::execute(program, &args, &env)
 }
 
 fn c_strings(list: &[Vec<u8>]) -> Option<Vec<CString>> {
-    list.iter().map(|bytes| c_string(bytes)).collect()
+    list.iter().map(|bytes| CString::new(bytes.as_slice()).ok()).collect()
 }
+
+const STDIN: i32 = 0;
+const STDOUT: i32 = 1;
+const STDERR: i32 = 2;
+
+/// In the place of a directory, for paths that are absolute.
+const NO_DIRECTORY: i32 = -1;

@@ -1,7 +1,8 @@
-//! What the daemon and the init say to each other, over one stream socket. Both sides compile this file.
+//! What the daemon and the init say to each other, over two stream sockets. Both sides compile this file.
 //!
-//! The daemon sends one [`Order`], later perhaps one [`STOP`] byte. The init answers with [`Report`]s: either one `Refused`, or
-//! one `Started` and then one `Ended`. The end of the stream in one direction means that the other side is gone.
+//! The daemon sends one [`Order`] to the process that becomes the tool, and later perhaps one [`STOP`] byte to the init. The init answers
+//! with [`Report`]s: either one `Refused`, or one `Started` and then one `Ended`. The end of its socket in one direction means that the
+//! other side is gone.
 //! Guarantees: reading never panics and never allocates more than the bytes that arrived.
 //! Does not: version itself. Both sides come from the same build.
 
@@ -17,9 +18,9 @@ pub const GRACE_MS: u64 = 200;
 /// The length of a report.
 pub const REPORT_LENGTH: usize = 56;
 
-/// What the init is to run. The working directory, standard output, standard error, the program's file and, if given, standard
-/// input travel beside it as descriptors, in this order. An order without descriptors asks for a rehearsal that sets every layer up
-/// and runs nothing.
+/// What is to be run. The working directory, standard output, standard error, the program's file and, if given, Landlock's rules
+/// and standard input travel beside it as descriptors, in this order. An order without descriptors asks for a rehearsal that sets
+/// every layer up and runs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
     /// The arguments, the program's own name first.
@@ -44,6 +45,10 @@ pub struct Order {
     pub open_files: u64,
     /// Whether standard input comes along.
     pub has_stdin: bool,
+    /// Whether rules that hide the directories come along.
+    pub has_walls: bool,
+    /// Whether such rules are all that is wanted: they come back as a descriptor, and nothing runs.
+    pub is_for_walls: bool,
 }
 
 impl Order {
@@ -80,6 +85,8 @@ impl Order {
             file_size: number(&mut rest)?,
             open_files: number(&mut rest)?,
             has_stdin: number(&mut rest)? == 1,
+            has_walls: number(&mut rest)? == 1,
+            is_for_walls: number(&mut rest)? == 1,
             ..Self::default()
         };
         for list in [&mut order.args, &mut order.env, &mut order.hidden] {
@@ -101,7 +108,7 @@ impl Order {
         rest.is_empty().then_some(order)
     }
 
-    fn numbers(&self) -> [u64; 7] {
+    fn numbers(&self) -> [u64; 9] {
         [
             self.wall_ms,
             self.cpu_seconds,
@@ -110,6 +117,8 @@ impl Order {
             self.file_size,
             self.open_files,
             u64::from(self.has_stdin),
+            u64::from(self.has_walls),
+            u64::from(self.is_for_walls),
         ]
     }
 }
@@ -364,6 +373,7 @@ mod tests {
             env: vec![b"A=b".to_vec()],
             wall_ms: u64::MAX,
             has_stdin: true,
+            is_for_walls: true,
             ..Order::default()
         };
         let sent = order.encode();

@@ -1,168 +1,147 @@
-//! The init's own life: read an order, fork the tool, watch, end the tree, report.
+//! The init's own life: fork the process that becomes the tool, watch it, end the tree, report.
 //!
-//! Guarantees: one `Refused`, or one `Started` and one `Ended`. The wall clock runs from the fork, here, so that a daemon that
+//! Guarantees: one `Refused`, or one `Started` and one `Ended`. The wall clock runs from the order, here, so that a daemon that
 //! hangs does not prolong it.
-//! Does not: touch the tool's output.
+//! Does not: see the order or touch the tool's output. The process that becomes the tool is forked before there is an order, and
+//! gets it itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{
-    kernel::{self, Errno},
+    kernel::{self, Errno, Shared},
     limits::ProcessWatch,
-    program::{Program, Progress},
-    protocol::{self, Cause, Order, Report, Step, TreeUsage, layer},
+    program::{self, Program, Progress},
+    protocol::{self, Cause, Report, Step, TreeUsage, layer},
     tree,
 };
 
 /// The control socket.
 const CONTROL: i32 = 0;
 
+/// The socket from which the order comes, until there is a process to read it.
+const ORDERS: i32 = 1;
+
+/// What the standard streams are when they are nothing else.
+const NOTHING: i32 = 2;
+
+/// How long one process that is killed gets to be gone, before the whole machine is searched for its like.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
 /// Tells the daemon something. A daemon that is gone needs to know nothing.
 pub fn report(report: &Report) {
     let _ = kernel::write_all(CONTROL, &report.encode());
 }
 
-/// Reads the order and the descriptors that come with it.
-pub fn read_order() -> Result<(Order, Vec<i32>), Errno> {
-    let broken = || Errno(kernel::EINVAL);
-    let mut fds = Vec::new();
-    let mut bytes = vec![0; 16 << 10];
-    let mut have = 0;
-    let whole = loop {
-        let room = bytes.get_mut(have..).ok_or_else(broken)?;
-        match kernel::receive(CONTROL, room, &mut fds)? {
-            0 => return Err(broken()),
-            received => have += received,
-        }
-        let Some(prefix) = bytes.first_chunk::<4>().filter(|_| have >= 4) else { continue };
-        let whole = 4 + u32::from_le_bytes(*prefix) as usize;
-        if whole > protocol::MAX_ORDER || have > whole {
-            return Err(broken());
-        }
-        if have == whole {
-            break whole;
-        }
-        bytes.resize(whole, 0);
-    };
-    let order = bytes.get(4..whole).and_then(Order::decode).ok_or_else(broken)?;
-    Ok((order, fds))
-}
-
-/// Runs the order to its end.
-pub fn supervise(order: &Order, fds: &[i32], signals: i32) -> Result<(), (Step, Errno)> {
+/// Waits for an order and sees to its end.
+pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
     let at = |step| move |errno| (step, errno);
+    let shared = kernel::share().map_err(at(Step::Fork))?;
     let [progress, told] = kernel::pipe().map_err(at(Step::Fork))?;
+    let timer = kernel::timer().map_err(at(Step::Supervise))?;
     let init = kernel::own_pid();
-    let mut processes = ProcessWatch::new(order);
-    let started = Instant::now();
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {
-        Program { order, fds, pipe: told, init }.run();
+        Program { orders: ORDERS, timer, init, shared }.run();
     }
-    // The tree alone holds the pipes now: when the daemon sees their end, so it is.
-    fds.iter().copied().chain([told]).for_each(kernel::close);
-    let mut watch =
-        Watch { tool, progress: Some(progress), said: Vec::new(), status: None, started, wall: Duration::ZERO };
-    let cause = watch.until_end(signals, deadline(started, order.wall_ms), processes.as_mut());
+    // The tool alone holds what it has to do with: the end of the pipe says that it runs or is no more.
+    kernel::duplicate(NOTHING, ORDERS).map_err(at(Step::Fork))?;
+    kernel::close(told);
+    let mut watch = Watch { tool, shared, signals, timer, progress: Some(progress), processes: None, end: None };
+    let (cause, children) = watch.until_end();
     let grace = match cause {
         // Nobody is left to say goodbye, or too many are.
         Cause::Itself | Cause::Processes => Duration::ZERO,
+        // Nothing runs yet that could: there is one process, which still waits or prepares itself.
+        _ if Progress::of(shared).is_none() => {
+            kernel::kill(tool, kernel::SIGKILL);
+            kernel::poll([signals], Some(A_MOMENT));
+            Duration::ZERO
+        }
         Cause::WallClock | Cause::Asked => Duration::from_millis(protocol::GRACE_MS),
     };
-    tree::end(signals, grace, |child| watch.collected(&child));
-    if watch.progress.is_some() {
-        // Stopped on the way to the program, which never ran.
-        return Err((Step::Execute, Errno(kernel::EINTR)));
+    if children {
+        tree::end(signals, grace, |child| watch.collected(&child));
     }
+    // If it was ready to run when it had to end, it may have run.
+    watch.hear();
     watch.failure().map_or(Ok(()), Err)?;
     let (user_us, system_us, max_rss_kb) = kernel::children_usage();
-    let wall_us = u64::try_from(watch.wall.as_micros()).unwrap_or(u64::MAX);
-    let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
-    report(&Report::Ended { cause, status: watch.status.unwrap_or_default(), usage });
+    let (status, at) = watch.end.unwrap_or_default();
+    let wall = at.saturating_sub(shared.get(program::ORDERED_AT));
+    let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us: wall / 1000 };
+    report(&Report::Ended { cause, status, usage });
     Ok(())
-}
-
-/// A time so far away that the clock cannot say it is never.
-fn deadline(from: Instant, wall_ms: u64) -> Instant {
-    const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
-    from + Duration::from_millis(wall_ms.min(YEAR_MS))
 }
 
 /// What the init knows about the tool while it runs.
 struct Watch {
     tool: i32,
-    /// The pipe through which the child tells its progress, until it is through.
+    /// What the tool-to-be says about itself.
+    shared: Shared,
+    signals: i32,
+    timer: i32,
+    /// The pipe that ends when the program runs, until it does.
     progress: Option<i32>,
-    said: Vec<u8>,
-    status: Option<i32>,
-    started: Instant,
-    wall: Duration,
+    processes: Option<ProcessWatch>,
+    /// The tool's wait status, and when it was collected.
+    end: Option<(i32, u64)>,
 }
 
 impl Watch {
-    /// Watches until the tool has ended or has to end.
-    fn until_end(&mut self, signals: i32, deadline: Instant, mut processes: Option<&mut ProcessWatch>) -> Cause {
-        let longest = if processes.is_some() { ProcessWatch::EVERY } else { Duration::MAX };
+    /// Watches until the tool has ended or has to end. Says also whether the init has a child left.
+    fn until_end(&mut self) -> (Cause, bool) {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now()).min(longest);
-            let [asked, child, progress] = kernel::poll([CONTROL, signals, self.progress.unwrap_or(-1)], left);
+            let longest = self.processes.as_ref().map(|_| ProcessWatch::EVERY);
+            let descriptors = [CONTROL, self.signals, self.progress.unwrap_or(-1), self.timer];
+            let [asked, child, progress, out_of_time] = kernel::poll(descriptors, longest);
             if progress {
                 self.hear();
             }
             if child {
-                tree::drain(signals);
-                tree::collect(|child| self.collected(&child));
-            }
-            if self.status.is_some() {
-                // A tool that has ended holds no pipe, so this comes to its end.
-                while self.progress.is_some() {
+                let children = tree::collect(|child| self.collected(&child));
+                if self.end.is_some() {
+                    // Before it ran, or after: it holds no pipe any more.
                     self.hear();
+                    return (Cause::Itself, children);
                 }
-                return Cause::Itself;
+                tree::drain(self.signals);
             }
-            // Whatever is said after the order means one thing, and so does silence for ever.
+            // Whatever is said means one thing, and so does silence for ever.
             if asked {
-                return Cause::Asked;
+                return (Cause::Asked, true);
             }
-            if Instant::now() >= deadline {
-                return Cause::WallClock;
+            if out_of_time {
+                return (Cause::WallClock, true);
             }
-            if processes.as_mut().is_some_and(|processes| processes.is_exceeded()) {
-                return Cause::Processes;
+            if self.processes.as_mut().is_some_and(ProcessWatch::is_exceeded) {
+                return (Cause::Processes, true);
             }
         }
     }
 
-    /// Reads from the progress pipe; at its end the tool runs, and the daemon hears of it.
+    /// Hears the end of the pipe: the program runs, if it was ready to, and the daemon hears of it.
     fn hear(&mut self) {
-        let Some(pipe) = self.progress else { return };
-        let mut buffer = [0; 256];
-        match kernel::read(pipe, &mut buffer) {
-            Ok(read) if read > 0 => self.said.extend_from_slice(buffer.get(..read).unwrap_or_default()),
-            _ => {
-                kernel::close(pipe);
-                self.progress = None;
-                if let Some(Progress::Ready { layers, landlock }) = Progress::last_of(&self.said) {
-                    let pid = self.tool.cast_unsigned();
-                    report(&Report::Started { pid, layers: layers | layer::TREE_KILL, landlock });
-                }
-            }
+        let Some(pipe) = self.progress.take() else { return };
+        kernel::close(pipe);
+        if let Some(Progress::Ready { layers, landlock }) = Progress::of(self.shared) {
+            let pid = self.tool.cast_unsigned();
+            report(&Report::Started { pid, layers: layers | layer::TREE_KILL, landlock });
+            self.processes = ProcessWatch::new(self.shared);
         }
     }
 
     fn collected(&mut self, child: &tree::Collected) {
-        if child.pid == self.tool && self.status.is_none() {
-            self.status = Some(child.status);
-            self.wall = self.started.elapsed();
+        if child.pid == self.tool && self.end.is_none() {
+            self.end = Some((child.status, kernel::now()));
         }
     }
 
     /// Why the tool never ran, if it did not.
     fn failure(&self) -> Option<(Step, Errno)> {
-        match Progress::last_of(&self.said) {
+        match Progress::of(self.shared) {
             Some(Progress::Ready { .. }) => None,
             Some(Progress::Failed { step, errno }) => Some((step, Errno(errno))),
-            None => Some((Step::Execute, Errno(kernel::EPERM))),
+            None => Some((Step::Execute, Errno(kernel::EINTR))),
         }
     }
 }

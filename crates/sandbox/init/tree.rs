@@ -79,7 +79,7 @@ pub fn drain(signals: i32) {
 }
 
 fn wait_for_child(signals: i32, timeout: Duration) {
-    kernel::poll([signals], timeout);
+    kernel::poll([signals], Some(timeout));
     drain(signals);
 }
 

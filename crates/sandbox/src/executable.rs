@@ -24,9 +24,8 @@ use palyra_types::{
     visible::visible,
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags},
+    fs::{FileType, Mode, OFlags},
     io::Errno,
-    time::{ClockId, clock_gettime},
 };
 
 use crate::{
@@ -34,6 +33,7 @@ use crate::{
     first_line::{FirstLine, LOOKED_AT},
     ownership::is_changeable,
     protocol::{Stamp, Unchanged},
+    stamp::{is_settled, status_of},
 };
 
 /// The largest file of a program whose content is digested.
@@ -207,7 +207,7 @@ impl ProgramFile {
             let denied = matches!(errno, Errno::ACCESS | Errno::PERM);
             refused(if denied { Kind::NotExecutable } else { Kind::ProgramNotFound }, "there is no usable file")
         })?;
-        let status = status(&entry).map_err(|_| refused(Kind::NotExecutable, "the system does not describe"))?;
+        let status = status_of(&entry).map_err(|_| refused(Kind::NotExecutable, "the system does not describe"))?;
         if FileType::from_raw_mode(status.stx_mode.into()) != FileType::RegularFile {
             return Err(refused(Kind::NotExecutable, "this is not a file:"));
         }
@@ -220,7 +220,7 @@ impl ProgramFile {
         // Not before it is known to be a regular file: opening a pipe or a device would do something.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let content = rustix::fs::open(&itself, flags, Mode::empty()).ok().map(File::from);
-        let stamp = stamp(&status);
+        let stamp = Stamp::from(&status);
         Ok(Self { named, argument, real, entry, content, stamp })
     }
 
@@ -268,22 +268,19 @@ impl ProgramFile {
         }
     }
 
-    /// A stamp that no later change can leave as it is.
-    ///
-    /// Older kernels know the time of a change to some milliseconds only, so a change just after another one may not show.
+    /// A stamp that no later change can leave as it is, if the file comes to rest soon.
     fn settled_stamp(&self) -> Result<Stamp, Error> {
+        let look = || status_of(&self.entry).map(|status| Stamp::from(&status));
         let unknown = |_: Errno| self.refused(Kind::Changed, "the system does not describe");
-        let mut status = status(&self.entry).map_err(unknown)?;
+        let mut stamp = look().map_err(unknown)?;
         for _ in 0..MOST_WAITS {
-            let now = clock_gettime(ClockId::RealtimeCoarse);
-            let changed = (status.stx_ctime.tv_sec, i64::from(status.stx_ctime.tv_nsec));
-            if changed < (now.tv_sec, now.tv_nsec) {
+            if is_settled(&stamp) {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
-            status = self::status(&self.entry).map_err(unknown)?;
+            stamp = look().map_err(unknown)?;
         }
-        Ok(stamp(&status))
+        Ok(stamp)
     }
 
     /// What must not change before it starts. A binary is executed by its descriptor; a script is found by its path.
@@ -293,20 +290,6 @@ impl ProgramFile {
 
     fn refused(&self, kind: Kind, what: &str) -> Error {
         Error::new(kind, format!("{what} `{}`", visible(&String::from_utf8_lossy(&self.named))))
-    }
-}
-
-fn status(entry: &OwnedFd) -> Result<Statx, Errno> {
-    rustix::fs::statx(entry, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
-}
-
-fn stamp(status: &Statx) -> Stamp {
-    Stamp {
-        device: u64::from(status.stx_dev_major) << 32 | u64::from(status.stx_dev_minor),
-        inode: status.stx_ino,
-        size: status.stx_size,
-        changed: [status.stx_ctime.tv_sec.cast_unsigned(), u64::from(status.stx_ctime.tv_nsec)],
-        modified: [status.stx_mtime.tv_sec.cast_unsigned(), u64::from(status.stx_mtime.tv_nsec)],
     }
 }
 

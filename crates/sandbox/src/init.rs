@@ -7,7 +7,7 @@ use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     process::{Child, Command, Stdio},
@@ -16,7 +16,8 @@ use std::{
 };
 
 use rustix::{
-    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
+    io::Errno,
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
     process::{Pid, Signal},
 };
 use tokio::io::AsyncReadExt;
@@ -33,44 +34,80 @@ pub struct Init {
 /// An init that waits for its order. It belongs to no call yet, and serves one only.
 #[derive(Debug)]
 pub struct Idle {
-    init: Init,
-    control: UnixStream,
-}
-
-/// An init that has its order, with what connects to it.
-pub struct Launched {
     /// The process.
     pub init: Init,
-    /// The control socket.
+    /// Where it reports, and is stopped.
     pub control: UnixStream,
-    /// The part of the order that did not fit into the socket yet.
-    pub unsent: Vec<u8>,
+    /// Where the order goes.
+    pub orders: Orders,
 }
+
+/// The socket that leads to the process which becomes the tool.
+#[derive(Debug)]
+pub struct Orders(UnixStream);
 
 impl Idle {
     /// Starts an init.
     #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
     pub fn new(image: &Image) -> io::Result<Self> {
-        let (control, theirs) = UnixStream::pair()?;
+        let (control, their_control) = UnixStream::pair()?;
+        let (orders, their_orders) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
+        orders.set_nonblocking(true)?;
         let mut command = Command::new(image.path());
-        command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env_clear().stderr(Stdio::null());
+        command.stdin(Stdio::from(OwnedFd::from(their_control))).stdout(Stdio::from(OwnedFd::from(their_orders)));
         let child = command.spawn()?;
-        Ok(Self { init: Init { child, collected: false }, control })
+        Ok(Self { init: Init { child, collected: false }, control, orders: Orders(orders) })
     }
 
     /// Whether it still waits; somebody may have killed it meanwhile.
     pub fn is_alive(&mut self) -> bool {
         !self.init.try_collect()
     }
+}
 
-    /// Tells it what to do.
-    pub fn order(self, order: &Order, fds: &[OwnedFd]) -> io::Result<Launched> {
-        let Self { init, control } = self;
+impl Orders {
+    /// Sends the order, or as much of it as there is room for, with everything that goes along. Returns what is left to send.
+    ///
+    /// Nothing has begun if this fails.
+    pub fn send(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<u8>> {
         let mut unsent = order.encode();
-        let sent = send(&control, &unsent, fds)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let sent = rustix::net::sendmsg(&self.0, &[IoSlice::new(&unsent)], &mut ancillary, SendFlags::NOSIGNAL)?;
         unsent.drain(..sent);
-        Ok(Launched { init, control, unsent })
+        Ok(unsent)
+    }
+
+    /// The socket, for what is left to send.
+    pub fn into_socket(self) -> UnixStream {
+        self.0
+    }
+
+    /// Waits for a descriptor that comes back.
+    pub fn receive(&self, longest: Duration) -> io::Result<OwnedFd> {
+        self.0.set_nonblocking(false)?;
+        self.0.set_read_timeout(Some(longest))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut parts = [io::IoSliceMut::new(&mut byte)];
+        loop {
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+                Ok(_) => break,
+            }
+        }
+        let received = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        received.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 
@@ -115,14 +152,4 @@ impl Drop for Init {
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
         });
     }
-}
-
-fn send(control: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> io::Result<usize> {
-    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok(rustix::net::sendmsg(control, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
 }

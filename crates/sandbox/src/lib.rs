@@ -33,8 +33,10 @@ mod plan;
 mod protocol;
 mod runner;
 mod running;
+mod stamp;
 mod stream;
 mod supervision;
+mod walls;
 
 pub use environment::{DEFAULT_ENVIRONMENT, EnvironmentError, SAFE_PATH, environment};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};

@@ -7,7 +7,11 @@
 use std::{
     collections::BTreeSet,
     io::{self, Read},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,13 +26,14 @@ use crate::{
     executable::{Executable, ProgramFiles},
     guard::{self, Checked},
     image::{self, Image},
-    init::{Idle, Launched},
+    init::{Idle, Init, Orders},
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
     protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
     running::{RunningProcess, Stopper},
     stream::{OutputChunk, OutputStream, Stream},
     supervision::{self, Supervision},
+    walls::{Found, Walls},
 };
 
 /// The executor's name in attestations.
@@ -73,8 +78,9 @@ impl SandboxProcessRunner {
             Some(Report::Started { layers, landlock, .. }) => Layer::from_bits(layers, landlock),
             other => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
-        let inits = Arc::new(Inits { idle: Mutex::new(None), image });
-        inits.refill();
+        let can_hide = layers.iter().any(|layer| matches!(layer, Layer::HiddenPaths { .. }));
+        let inits = Arc::new(Inits { idle: Mutex::new(None), image, walls: Walls::new(can_hide) });
+        inits.refill(Found::Nothing);
         Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
     }
 
@@ -104,49 +110,52 @@ impl SandboxProcessRunner {
         let (executable, unchanged) = confirm(executable, input.program).await?;
         let wall = Duration::from_millis(plan.limits.wall_ms);
         let shorter = input.deadline.filter(|&deadline| deadline < wall);
-        let mut order = Order {
+        let walls = self.inits.walls.find(&hidden);
+        let order = Order {
             args: executable.arguments(plan.argv0.as_deref().unwrap_or(plan.program.as_str()), &plan.args),
-            hidden: hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(),
+            hidden: hidden_as_bytes(&hidden),
             unchanged,
+            has_walls: matches!(walls, Found::Rules(_)),
+            has_stdin: input.stdin.is_some(),
             ..order(plan, shorter.unwrap_or(wall))
         };
+        check_size(&order)?;
         let failed = |error: io::Error| Error::new(Kind::SpawnFailed, error.to_string());
         let (live, output) = mpsc::channel(LIVE_CHUNKS);
         let keep = plan.limits.output_bytes;
         let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
         let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
-        let mut fds = vec![directory, stdout_end, stderr_end, executable.into_binary()];
-        if let Some(stdin) = &input.stdin {
-            order.has_stdin = true;
-            fds.push(image::constant(stdin).map_err(failed)?);
+        let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
+        let program = executable.into_binary();
+        let mut fds = vec![directory.as_fd(), stdout_end.as_fd(), stderr_end.as_fd(), program.as_fd()];
+        if let Found::Rules(rules) = &walls {
+            fds.push(rules.as_fd());
         }
-        check_size(&order)?;
-        let Launched { init, control, unsent } = self.inits.launch(&order, &fds).map_err(failed)?;
-        drop(fds);
-        let inits = self.inits.clone();
-        // Off the runtime: starting a process takes a while.
-        tokio::task::spawn_blocking(move || inits.refill());
-        let control = UnixStream::from_std(control).map_err(failed)?;
-
+        fds.extend(stdin.as_ref().map(AsFd::as_fd));
         let (stop, stopped) = watch::channel(None);
-        let (outcome_sender, outcome) = oneshot::channel();
-        let (started, starting) = oneshot::channel();
-        let running = RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)) };
+        // From here on every step is one that the program waits for.
+        let Launched { init, control, orders, unsent } = self.inits.launch(&order, &fds).map_err(failed)?;
         let supervision = Supervision {
             init,
             control,
-            unsent,
             stdout,
             stderr,
+            held: [stdout_end, stderr_end],
             stop: stopped,
-            started,
-            outcome: outcome_sender,
             wall: shorter.unwrap_or(wall),
             out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
         };
-        tokio::spawn(supervision.run());
-        starting.await.unwrap_or_else(|_| Err(supervision::refusal(None)))?;
-        Ok(running)
+        if !unsent.is_empty() {
+            let orders = UnixStream::from_std(orders.into_socket()).map_err(failed)?;
+            supervision::send_rest(orders, &unsent, &supervision.init).await;
+        }
+        let begun = supervision.begin().await;
+        let inits = self.inits.clone();
+        // Off the runtime: starting a process takes a while.
+        tokio::task::spawn_blocking(move || inits.refill(walls));
+        let (outcome_sender, outcome) = oneshot::channel();
+        tokio::spawn(begun?.run(outcome_sender));
+        Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)) })
     }
 }
 
@@ -170,6 +179,16 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
 struct Inits {
     idle: Mutex<Option<Idle>>,
     image: Image,
+    walls: Walls,
+}
+
+/// An init that has its order, with what connects to it.
+struct Launched {
+    init: Init,
+    control: UnixStream,
+    orders: Orders,
+    /// The part of the order that did not fit into the socket yet.
+    unsent: Vec<u8>,
 }
 
 impl Inits {
@@ -177,27 +196,46 @@ impl Inits {
     ///
     /// One that is killed just after it got its order is reported as lost and not replaced: the program may have begun, and nothing
     /// runs twice.
-    fn launch(&self, order: &Order, fds: &[OwnedFd]) -> io::Result<Launched> {
+    fn launch(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Launched> {
         let waiting = self.idle().take().and_then(|mut idle| idle.is_alive().then_some(idle));
-        match waiting.and_then(|idle| idle.order(order, fds).ok()) {
-            Some(launched) => Ok(launched),
-            None => Idle::new(&self.image)?.order(order, fds),
+        if let Some(Idle { init, control, orders }) = waiting {
+            // The runtime hears of the socket before the init can say anything.
+            let control = UnixStream::from_std(control)?;
+            if let Ok(unsent) = orders.send(order, fds) {
+                return Ok(Launched { init, control, orders, unsent });
+            }
         }
+        let Idle { init, control, orders } = Idle::new(&self.image)?;
+        let control = UnixStream::from_std(control)?;
+        let unsent = match orders.send(order, fds) {
+            // It is gone already, and has said why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Vec::new(),
+            sent => sent?,
+        };
+        Ok(Launched { init, control, orders, unsent })
     }
 
-    /// Sees to it that one waits. Failing is no harm: the next call tries again, and says so.
-    fn refill(&self) {
+    /// Sees to it that one waits, and that there are rules for what is hidden. Failing is no harm: the next call tries again.
+    fn refill(&self, walls: Found) {
         if self.idle().is_none()
             && let Ok(started) = Idle::new(&self.image)
         {
             let surplus = self.idle().replace(started);
             drop(surplus);
         }
+        if let Found::NothingYet(neighbourhood) = walls {
+            self.walls.build(neighbourhood, &self.image);
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Option<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Paths as the init reads them.
+pub fn hidden_as_bytes(hidden: &[PathBuf]) -> Vec<Vec<u8>> {
+    hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
 }
 
 /// A stream and the end into which the process writes.
@@ -262,12 +300,14 @@ fn rehearse(image: &Image) -> io::Result<Option<Report>> {
         open_files: limits.open_files,
         ..Order::default()
     };
-    let Launched { init, mut control, .. } = Idle::new(image)?.order(&order, &[])?;
+    let Idle { init, mut control, orders } = Idle::new(image)?;
+    // One that is gone already has said why.
+    let _ = orders.send(&order, &[]);
     control.set_nonblocking(false)?;
     control.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut report = [0; REPORT_LENGTH];
     let read = control.read_exact(&mut report);
-    drop(control);
+    drop((control, orders));
     init.collect_blocking();
     Ok(read.ok().and_then(|()| Report::decode(&report)))
 }

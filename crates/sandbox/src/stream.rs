@@ -4,7 +4,7 @@
 //! is bounded by the limit and the channel. The live stream is what is kept, less what its reader was too slow for: chunks that
 //! find the channel full are left out and counted, never waited for.
 
-use std::{io, os::fd::OwnedFd};
+use std::{io, mem, os::fd::OwnedFd};
 
 use tokio::{net::unix::pipe::Receiver, sync::mpsc};
 
@@ -65,11 +65,11 @@ impl Stream {
         }
     }
 
-    /// Reads what is left after the tree has ended, and closes the stream.
+    /// Reads what is left after the tree has ended.
     ///
     /// Asks the kernel directly: the runtime may not have heard yet that there is more. Somebody outside the tree may have got hold
     /// of the pipe and keep it open or filled, so this ends at the first empty read and at the most that a pipe can hold.
-    pub fn finish(mut self, buffer: &mut [u8]) -> Captured {
+    pub fn finish(&mut self, buffer: &mut [u8]) -> Captured {
         let mut left = LARGEST_PIPE;
         while let Some(pipe) = self.pipe.as_ref().filter(|_| left > 0) {
             match rustix::io::read(pipe, &mut *buffer) {
@@ -82,7 +82,7 @@ impl Stream {
                 Err(_) => break,
             }
         }
-        self.captured
+        mem::take(&mut self.captured)
     }
 
     fn take(&mut self, bytes: &[u8]) {

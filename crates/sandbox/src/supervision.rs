@@ -3,14 +3,14 @@
 //! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is reminded, then killed. It collects the init.
 //! Does not: measure time for the process. The init does; the clock here is for an init that fails to.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::OwnedFd, pin::Pin, time::Duration};
 
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
     sync::{oneshot, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, Sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -24,15 +24,15 @@ use crate::{
 
 /// Everything that belongs to one running process.
 pub struct Supervision {
+    /// The init, and where it reports.
     pub init: Init,
     pub control: UnixStream,
-    /// The rest of the order.
-    pub unsent: Vec<u8>,
     pub stdout: Stream,
     pub stderr: Stream,
+    /// The ends into which the process writes. While they are here too, its end is told once, by the init, and not before by each
+    /// stream.
+    pub held: [OwnedFd; 2],
     pub stop: watch::Receiver<Option<StopCause>>,
-    pub started: oneshot::Sender<Result<(), Error>>,
-    pub outcome: oneshot::Sender<Outcome>,
     /// What the init was told.
     pub wall: Duration,
     /// What to call it when that runs out.
@@ -40,74 +40,100 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// Accompanies the process to its end.
-    pub async fn run(mut self) {
-        let mut watch = Watch::default();
-        let overdue = sleep_until(in_time(self.wall.saturating_add(A_LITTLE)));
-        tokio::pin!(overdue);
-        let mut buffer = vec![0; 64 << 10];
-        if !matches!(timeout(A_LITTLE, self.control.write_all(&self.unsent)).await, Ok(Ok(()))) {
-            self.init.signal(Signal::KILL);
-        }
-        let mut starting = Some(self.started);
-        let mut report = [0; REPORT_LENGTH];
-        let mut have = 0;
-        let last = loop {
-            tokio::select! {
-                read = self.control.read(report.get_mut(have..).unwrap_or_default()) => {
-                    let read = read.unwrap_or(0);
-                    have += read;
-                    if read > 0 && have < REPORT_LENGTH {
-                        continue;
-                    }
-                    have = 0;
-                    match Report::decode(&report).filter(|_| read > 0) {
-                        Some(Report::Started { pid, layers, landlock }) => {
-                            watch.session = Some(pid);
-                            watch.layers = Layer::from_bits(layers, landlock);
-                            starting.take().map(|starting| starting.send(Ok(())));
-                        }
-                        other => break other,
-                    }
-                }
-                () = self.stdout.readable() => self.stdout.read(&mut buffer),
-                () = self.stderr.readable() => self.stderr.read(&mut buffer),
-                cause = stopped(&mut self.stop), if watch.cause.is_none() => {
-                    watch.cause = Some(cause);
-                    overdue.as_mut().reset(in_time(A_LITTLE));
-                    // The socket is empty in this direction. If the init is gone, that shows in the other one.
-                    let _ = self.control.try_write(&[protocol::STOP]);
-                }
-                () = &mut overdue => {
-                    overdue.as_mut().reset(in_time(A_LITTLE));
-                    // Somebody may have stopped it. It is killed only when nothing else helps: it alone knows the whole tree.
-                    watch.reminders += 1;
-                    self.init.signal(if watch.reminders < REMINDERS { Signal::CONT } else { Signal::KILL });
-                }
+    /// Hears from the init that the program runs, or why not, before there is anybody to stop it.
+    pub async fn begin(self) -> Result<Begun, Error> {
+        let overdue = Box::pin(sleep_until(in_time(self.wall.saturating_add(A_LITTLE))));
+        let mut begun = Begun { supervision: self, watch: Watch::default(), overdue, buffer: Vec::new() };
+        match begun.report().await {
+            Some(Report::Started { pid, layers, landlock }) => {
+                begun.watch.session = Some(pid);
+                begun.watch.layers = Layer::from_bits(layers, landlock);
+                Ok(begun)
             }
-        };
-        let ended = match last {
+            other => {
+                let Supervision { init, control, .. } = begun.supervision;
+                tokio::spawn(init.collect(control));
+                Err(refusal(other))
+            }
+        }
+    }
+}
+
+/// A process that runs.
+pub struct Begun {
+    supervision: Supervision,
+    watch: Watch,
+    overdue: Pin<Box<Sleep>>,
+    buffer: Vec<u8>,
+}
+
+impl Begun {
+    /// Accompanies the process to its end.
+    pub async fn run(mut self, outcome: oneshot::Sender<Outcome>) {
+        self.buffer = vec![0; 64 << 10];
+        let ended = match self.report().await {
             Some(Report::Ended { cause, status, usage }) => {
-                watch.usage = from_tree(usage);
+                self.watch.usage = from_tree(usage);
                 match cause {
                     Cause::Itself => by_itself(status),
-                    Cause::WallClock => self.out_of_time,
+                    Cause::WallClock => self.supervision.out_of_time,
                     Cause::Processes => Ended::ProcessLimit,
-                    Cause::Asked => Ended::Cancelled(watch.cause.unwrap_or(StopCause::CallerGone)),
+                    Cause::Asked => Ended::Cancelled(self.watch.cause.unwrap_or(StopCause::CallerGone)),
                 }
             }
             _ => {
-                watch.session.into_iter().for_each(orphans::kill_session);
+                self.watch.session.into_iter().for_each(orphans::kill_session);
                 Ended::SupervisorLost
             }
         };
-        if let Some(starting) = starting {
-            let _ = starting.send(Err(refusal(last)));
+        let Self { supervision: Supervision { init, control, mut stdout, mut stderr, held, .. }, watch, .. } = self;
+        let captured = (stdout.finish(&mut self.buffer), stderr.finish(&mut self.buffer));
+        let Watch { usage, layers, .. } = watch;
+        let _ = outcome.send(Outcome { ended, stdout: captured.0, stderr: captured.1, usage, layers });
+        // Only now does the live stream end, so that whoever waits for that finds the outcome.
+        drop((stdout, stderr, held));
+        init.collect(control).await;
+    }
+
+    /// Waits for the next report, or the end of the init, which is none. Meanwhile output is read and stops are passed on.
+    async fn report(&mut self) -> Option<Report> {
+        let Self { supervision, watch, overdue, buffer } = self;
+        let mut report = [0; REPORT_LENGTH];
+        let mut have = 0;
+        loop {
+            tokio::select! {
+                read = supervision.control.read(report.get_mut(have..).unwrap_or_default()) => {
+                    let read = read.unwrap_or(0);
+                    have += read;
+                    if read == 0 || have == REPORT_LENGTH {
+                        return Report::decode(&report).filter(|_| read > 0);
+                    }
+                }
+                () = supervision.stdout.readable(), if !buffer.is_empty() => supervision.stdout.read(buffer),
+                () = supervision.stderr.readable(), if !buffer.is_empty() => supervision.stderr.read(buffer),
+                cause = stopped(&mut supervision.stop), if watch.cause.is_none() => {
+                    watch.cause = Some(cause);
+                    overdue.as_mut().reset(in_time(A_LITTLE));
+                    // The socket is empty in this direction. If the init is gone, that shows in the other one.
+                    let _ = supervision.control.try_write(&[protocol::STOP]);
+                }
+                () = &mut *overdue => {
+                    overdue.as_mut().reset(in_time(A_LITTLE));
+                    // Somebody may have stopped it. It is killed only when nothing else helps: it alone knows the whole tree.
+                    watch.reminders += 1;
+                    supervision.init.signal(if watch.reminders < REMINDERS { Signal::CONT } else { Signal::KILL });
+                }
+            }
         }
-        let stdout = self.stdout.finish(&mut buffer);
-        let stderr = self.stderr.finish(&mut buffer);
-        let _ = self.outcome.send(Outcome { ended, stdout, stderr, usage: watch.usage, layers: watch.layers });
-        self.init.collect(self.control).await;
+    }
+}
+
+/// Sends the rest of an order that did not fit into the socket at once.
+pub async fn send_rest(orders: UnixStream, unsent: &[u8], init: &Init) {
+    let mut orders = orders;
+    // A process that refuses the order while it is sent says so to the init, which reports it.
+    if timeout(A_LITTLE, orders.write_all(unsent)).await.is_err() {
+        init.signal(Signal::KILL);
     }
 }
 

@@ -159,32 +159,28 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The inits of this process that waited when it was made, asleep until it is dropped.
+/// The processes that wait to become the next tool of this test, asleep until it is dropped.
 pub struct Held(Vec<Pid>);
 
 impl Held {
-    /// Sends the init to sleep that waits for the next order, as soon as there is one.
-    pub async fn the_waiting_init() -> Self {
+    /// Sends the process to sleep that waits for the next order, as soon as there is one.
+    pub async fn the_next_tool() -> Self {
         let mut held = Vec::new();
         within_reason(|| {
-            held = inits();
+            held = inits_of(&inits_of(&[std::process::id()]));
             !held.is_empty()
         })
         .await;
-        held.iter().for_each(|&init| rustix::process::kill_process(init, Signal::STOP).unwrap());
+        let held: Vec<Pid> = held.iter().map(|&id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect();
+        held.iter().for_each(|&process| rustix::process::kill_process(process, Signal::STOP).unwrap());
         Self(held)
-    }
-
-    /// Waits until there is another one.
-    pub async fn another(&self) {
-        within_reason(|| inits().iter().any(|init| !self.0.contains(init))).await;
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        for init in &self.0 {
-            let _ = rustix::process::kill_process(*init, Signal::CONT);
+        for process in &self.0 {
+            let _ = rustix::process::kill_process(*process, Signal::CONT);
         }
     }
 }
@@ -197,13 +193,12 @@ async fn within_reason(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The inits that this process started and that live.
-fn inits() -> Vec<Pid> {
-    let own = std::process::id();
+/// The children of these processes that sleep under the name of an init.
+fn inits_of(parents: &[u32]) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    let ours = stats.filter(|stat| stat.contains(&format!("(palyra-init) S {own} ")));
-    ours.map(|stat| Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap()).unwrap()).collect()
+    let is_child = |stat: &String| parents.iter().any(|parent| stat.contains(&format!("(palyra-init) S {parent} ")));
+    stats.filter(is_child).map(|stat| stat.split_once(' ').unwrap().0.parse().unwrap()).collect()
 }
 
 /// What a program prints that the kernel starts by its path; nothing if it does not start it.
