@@ -1,19 +1,25 @@
-//! The init's contact with the kernel: every `unsafe` block of it is here, behind functions that are safe to call.
+//! The init's contact with the kernel: every `unsafe` block of it is here and below, behind functions that are safe to call.
 //!
 //! Guarantees: a failed call is an [`Errno`], never a panic; no function keeps a pointer beyond its call.
-//! Does not: decide anything. Linux with 64-bit words only, as the layouts below are.
+//! Does not: decide anything.
 
-use std::{
-    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void},
-    mem, ptr,
+mod call;
+mod layout;
+mod memory;
+
+use alloc::vec::Vec;
+use core::{
+    ffi::{CStr, c_char},
+    ptr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use self::{
+    call::{Number, call},
+    layout::{Control, IoVec, Message, PathBeneath, PollFd, Rusage, Statx, StatxTime},
+};
 use crate::protocol::Stamp;
-
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!("the structures of this module are those of 64-bit Linux");
 
 /// The kernel's reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,27 +29,41 @@ pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
 pub const ESTALE: i32 = 116;
 
-pub const SIGKILL: c_int = 9;
-pub const SIGTERM: c_int = 15;
-pub const SIGCHLD: c_int = 17;
+pub const SIGKILL: i32 = 9;
+pub const SIGTERM: i32 = 15;
+const SIGCHLD: i32 = 17;
+
+/// Where the kernel starts the init.
+extern "C" fn entry() -> ! {
+    crate::main();
+    exit(0)
+}
+
+#[panic_handler]
+fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
+    exit(101)
+}
+
+// Nothing unwinds, but some of what comes with the compiler was made for programs that do, and names these.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    exit(101)
+}
+
+// ---- Processes -----------------------------------------------------------------------------------------------------------
 
 /// Starts a session of which the caller is the leader.
 pub fn setsid() -> Result<(), Errno> {
-    // SAFETY: takes no pointers.
-    check(unsafe { ffi::setsid() }).map(drop)
+    plain(Number::Setsid, []).map(drop)
 }
 
 /// `prctl` with one number.
 pub fn prctl(option: Prctl, value: usize) -> Result<(), Errno> {
-    // SAFETY: none of the options in `Prctl` takes a pointer.
-    check(unsafe { ffi::prctl(option as c_int, value as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }).map(drop)
-}
-
-/// Sets the name that process listings show.
-pub fn set_name(name: &CStr) {
-    const PR_SET_NAME: c_int = 15;
-    // SAFETY: the kernel copies at most 16 bytes of the string and stops at its NUL.
-    unsafe { ffi::prctl(PR_SET_NAME, name.as_ptr(), 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) };
+    // None of the options in `Prctl` takes a pointer.
+    plain(Number::Prctl, [option as usize, value]).map(drop)
 }
 
 /// The `prctl` options in use, none of which takes a pointer.
@@ -55,42 +75,119 @@ pub enum Prctl {
     SetNoNewPrivs = 38,
 }
 
-/// Blocks every signal that can be blocked, and returns a descriptor that is readable when a child has changed.
-pub fn take_signals() -> Result<c_int, Errno> {
-    const SIG_SETMASK: c_int = 2;
-    const SFD_NONBLOCK_CLOEXEC: c_int = 0o2_004_000;
-    let mut all = ffi::SigSet([u64::MAX; 16]);
-    let child = ffi::SigSet::only(SIGCHLD);
-    // SAFETY: both sets are as large as the C library's and live through the calls.
-    unsafe {
-        check(ffi::sigprocmask(SIG_SETMASK, &raw mut all, ptr::null_mut()))?;
-        check(ffi::signalfd(-1, &raw const child, SFD_NONBLOCK_CLOEXEC))
+/// Sets the name that process listings show.
+pub fn set_name(name: &CStr) {
+    const PR_SET_NAME: usize = 15;
+    // SAFETY: the kernel copies at most 16 bytes of the string and stops at its NUL.
+    let _ = unsafe { call(Number::Prctl, [PR_SET_NAME, at(name.as_ptr())]) };
+}
+
+/// Forks. The caller must have one thread only, which the init has.
+pub fn fork() -> Result<i32, Errno> {
+    plain(Number::Clone, [number(SIGCHLD)]).map(small)
+}
+
+/// Ends the process at once.
+pub fn exit(code: i32) -> ! {
+    loop {
+        let _ = plain(Number::ExitGroup, [number(code)]);
     }
 }
 
-/// Gives every signal its default action, as a program expects them.
+pub fn own_pid() -> i32 {
+    plain(Number::Getpid, []).map_or(0, small)
+}
+
+pub fn parent_pid() -> i32 {
+    plain(Number::Getppid, []).map_or(0, small)
+}
+
+pub fn user_id() -> u32 {
+    plain(Number::Getuid, []).map_or(0, small).cast_unsigned()
+}
+
+/// One child that ended, if one is waiting to be collected; an error when there are no children at all.
+pub fn collect_child() -> Result<Option<(i32, i32)>, Errno> {
+    const ANY: usize = usize::MAX;
+    const WNOHANG: usize = 1;
+    let mut status = 0_i32;
+    // SAFETY: `status` lives through the call.
+    let pid = unsafe { call(Number::Wait4, [ANY, at(&raw mut status), WNOHANG]) }.map(small)?;
+    Ok((pid != 0).then_some((pid, status)))
+}
+
+/// What all collected children used: user and system time in microseconds, largest resident set in kilobytes.
+pub fn children_usage() -> (u64, u64, u64) {
+    const RUSAGE_CHILDREN: usize = usize::MAX;
+    let mut usage = Rusage::default();
+    // SAFETY: `usage` has the kernel's layout and lives through the call.
+    let _ = unsafe { call(Number::Getrusage, [RUSAGE_CHILDREN, at(&raw mut usage)]) };
+    let microseconds = |[seconds, micros]: [i64; 2]| (seconds * 1_000_000 + micros).cast_unsigned();
+    (microseconds(usage.user), microseconds(usage.system), usage.max_rss.cast_unsigned())
+}
+
+/// Sends a signal to a process, or to a group when negative.
+pub fn kill(pid: i32, signal: i32) {
+    let _ = plain(Number::Kill, [number(pid), number(signal)]);
+}
+
+/// A descriptor that keeps meaning this process even when its number is used again.
+pub fn pidfd_open(pid: i32) -> Result<i32, Errno> {
+    plain(Number::PidfdOpen, [number(pid)]).map(small)
+}
+
+pub fn pidfd_send_signal(pidfd: i32, signal: i32) {
+    // Without more about the signal, the kernel fills that in.
+    let _ = plain(Number::PidfdSendSignal, [number(pidfd), number(signal)]);
+}
+
+/// Becomes the program in an open file, whatever its name leads to by now. Returns only when that fails.
 ///
-/// Asks the kernel directly: the C library keeps two signals for itself, which its `posix_spawn` leaves ignored.
+/// The kernel refuses a script that is given this way, as its interpreter could not open it.
+pub fn execute(program: i32, args: &[&CStr], env: &[&CStr]) -> Errno {
+    let pointers = |strings: &[&CStr]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (args, env) = (pointers(args), pointers(env));
+    let given = [number(program), at(c"".as_ptr()), at(args.as_ptr()), at(env.as_ptr()), AT_EMPTY_PATH];
+    // SAFETY: both lists end with a null pointer, and every string in them with NUL.
+    unsafe { call(Number::Execveat, given) }.err().unwrap_or(Errno(EINVAL))
+}
+
+// ---- Signals -------------------------------------------------------------------------------------------------------------
+
+/// Blocks every signal that can be blocked, and returns a descriptor that is readable when a child has changed.
+pub fn take_signals() -> Result<i32, Errno> {
+    const NONBLOCK_CLOEXEC: usize = 0o2_004_000;
+    block(u64::MAX)?;
+    let child = 1_u64 << (SIGCHLD - 1);
+    let given = [usize::MAX, at(&raw const child), SIGNAL_SET, NONBLOCK_CLOEXEC];
+    // SAFETY: the set is as large as it says, and lives through the call.
+    unsafe { call(Number::Signalfd4, given) }.map(small)
+}
+
+/// Gives every signal its default action, as a program expects them.
 pub fn forget_signal_actions() {
-    #[cfg(target_arch = "x86_64")]
-    const SYS_RT_SIGACTION: c_long = 13;
-    #[cfg(not(target_arch = "x86_64"))]
-    const SYS_RT_SIGACTION: c_long = 134;
     // Handler, flags, restorer and mask; all zero is the default action.
     let default = [0_u64; 4];
     for signal in 1..=64 {
         // SAFETY: the structure is as large as the kernel's and lives through the call; the old one is not asked for.
-        unsafe { ffi::syscall(SYS_RT_SIGACTION, signal, default.as_ptr(), ptr::null::<c_void>(), 8_usize) };
+        let _ = unsafe { call(Number::RtSigaction, [signal, at(default.as_ptr()), 0, SIGNAL_SET]) };
     }
 }
 
 /// Blocks no signal any more.
 pub fn release_signals() {
-    const SIG_SETMASK: c_int = 2;
-    let mut none = ffi::SigSet([0; 16]);
-    // SAFETY: the set is as large as the C library's and lives through the call.
-    unsafe { ffi::sigprocmask(SIG_SETMASK, &raw mut none, ptr::null_mut()) };
+    let _ = block(0);
 }
+
+fn block(set: u64) -> Result<(), Errno> {
+    const SIG_SETMASK: usize = 2;
+    // SAFETY: the set is as large as it says, and lives through the call; the old one is not asked for.
+    unsafe { call(Number::RtSigprocmask, [SIG_SETMASK, at(&raw const set), 0, SIGNAL_SET]) }.map(drop)
+}
+
+// ---- What processes share ------------------------------------------------------------------------------------------------
 
 /// Some numbers that a process shares with those it forks.
 #[derive(Clone, Copy)]
@@ -110,133 +207,67 @@ impl Shared {
 
 /// Makes place for shared numbers, all zero.
 pub fn share() -> Result<Shared, Errno> {
-    const READ_WRITE: c_int = 3;
-    const SHARED_ANONYMOUS: c_int = 0x21;
-    const SIZE: usize = 4096;
+    const READ_WRITE: usize = 3;
+    const SHARED_ANONYMOUS: usize = 0x21;
+    const NO_FILE: usize = usize::MAX;
+    let size = size_of::<[AtomicU64; 8]>();
     // SAFETY: the kernel chooses the place, so nothing that exists is touched.
-    let place = unsafe { ffi::mmap(ptr::null_mut(), SIZE, READ_WRITE, SHARED_ANONYMOUS, -1, 0) };
-    if place.addr() == usize::MAX {
-        return Err(last_error());
-    }
+    let place = unsafe { call(Number::Mmap, [0, size, READ_WRITE, SHARED_ANONYMOUS, NO_FILE]) }?;
+    let place: *const [AtomicU64; 8] = ptr::with_exposed_provenance(place);
     // SAFETY: the place is zeroed, large enough, aligned to a page and never given back; atomics may be shared by processes.
-    Ok(Shared(unsafe { &*place.cast::<[AtomicU64; 8]>() }))
+    Ok(Shared(unsafe { &*place }))
 }
+
+// ---- Time ----------------------------------------------------------------------------------------------------------------
 
 /// The time since some moment in the past, in nanoseconds.
 pub fn now() -> u64 {
-    const MONOTONIC: c_int = 1;
     let mut time = [0_i64; 2];
     // SAFETY: the structure is two 64-bit numbers and lives through the call.
-    unsafe { ffi::clock_gettime(MONOTONIC, time.as_mut_ptr()) };
+    let _ = unsafe { call(Number::ClockGettime, [MONOTONIC, at(time.as_mut_ptr())]) };
     let [seconds, nanoseconds] = time.map(i64::cast_unsigned);
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 /// A descriptor that becomes readable when its time has come. Whoever shares it can set the time, and wakes nobody by that.
-pub fn timer() -> Result<c_int, Errno> {
-    const MONOTONIC: c_int = 1;
-    // SAFETY: takes no pointers.
-    check(unsafe { ffi::timerfd_create(MONOTONIC, O_CLOEXEC) })
+pub fn timer() -> Result<i32, Errno> {
+    plain(Number::TimerfdCreate, [MONOTONIC, O_CLOEXEC]).map(small)
 }
 
 /// Sets the time, from now on. One so far away that the clock cannot say it is never.
-pub fn set_timer(timer: c_int, milliseconds: u64) -> Result<(), Errno> {
+pub fn set_timer(timer: i32, milliseconds: u64) -> Result<(), Errno> {
     const YEAR: u64 = 365 * 24 * 3600 * 1000;
     // None at all would turn it off.
     let milliseconds = milliseconds.clamp(1, YEAR);
     let once = [0, 0, milliseconds / 1000, milliseconds % 1000 * 1_000_000];
     // SAFETY: the structure is two pairs of 64-bit numbers, interval and time, and lives through the call.
-    check(unsafe { ffi::timerfd_settime(timer, 0, once.as_ptr(), ptr::null_mut()) }).map(drop)
-}
-
-/// Forks. The caller must have one thread only, which the init has.
-pub fn fork() -> Result<c_int, Errno> {
-    // SAFETY: with a single thread no lock can be held by anybody else in the child.
-    check(unsafe { ffi::fork() })
-}
-
-/// Ends the process at once.
-pub fn exit(code: c_int) -> ! {
-    // SAFETY: does not return and runs no handlers.
-    unsafe { ffi::_exit(code) }
-}
-
-pub fn own_pid() -> c_int {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { ffi::getpid() }
-}
-
-pub fn parent_pid() -> c_int {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { ffi::getppid() }
-}
-
-pub fn user_id() -> c_uint {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { ffi::getuid() }
-}
-
-/// One child that ended, if one is waiting to be collected; an error when there are no children at all.
-pub fn collect_child() -> Result<Option<(c_int, c_int)>, Errno> {
-    const WNOHANG: c_int = 1;
-    let mut status = 0;
-    // SAFETY: `status` lives through the call.
-    let pid = check(unsafe { ffi::waitpid(-1, &raw mut status, WNOHANG) })?;
-    Ok((pid != 0).then_some((pid, status)))
-}
-
-/// What all collected children used: user and system time in microseconds, largest resident set in kilobytes.
-pub fn children_usage() -> (u64, u64, u64) {
-    const RUSAGE_CHILDREN: c_int = -1;
-    let mut usage = ffi::Rusage::default();
-    // SAFETY: `usage` has the kernel's layout and lives through the call.
-    unsafe { ffi::getrusage(RUSAGE_CHILDREN, &raw mut usage) };
-    let microseconds = |[seconds, micros]: [i64; 2]| (seconds * 1_000_000 + micros).cast_unsigned();
-    (microseconds(usage.user), microseconds(usage.system), usage.max_rss.cast_unsigned())
-}
-
-/// Sends a signal to a process, or to a group when negative.
-pub fn kill(pid: c_int, signal: c_int) {
-    // SAFETY: takes no pointers.
-    unsafe { ffi::kill(pid, signal) };
-}
-
-/// A descriptor that keeps meaning this process even when its number is used again.
-pub fn pidfd_open(pid: c_int) -> Result<c_int, Errno> {
-    const SYS_PIDFD_OPEN: c_long = 434;
-    // SAFETY: takes no pointers.
-    check_long(unsafe { ffi::syscall(SYS_PIDFD_OPEN, pid, 0) })
-}
-
-pub fn pidfd_send_signal(pidfd: c_int, signal: c_int) {
-    const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
-    // SAFETY: a null siginfo asks the kernel to fill it in.
-    unsafe { ffi::syscall(SYS_PIDFD_SEND_SIGNAL, pidfd, signal, ptr::null::<c_void>(), 0) };
+    unsafe { call(Number::TimerfdSettime, [number(timer), 0, at(once.as_ptr())]) }.map(drop)
 }
 
 /// Which descriptors are readable or closed by the other side, after at most this long, or whenever that may be.
-pub fn poll<const N: usize>(fds: [c_int; N], longest: Option<Duration>) -> [bool; N] {
+pub fn poll<const N: usize>(fds: [i32; N], longest: Option<Duration>) -> [bool; N] {
     const POLLIN: i16 = 1;
-    let mut polled = fds.map(|fd| ffi::PollFd { fd, events: POLLIN, revents: 0 });
-    // Rounded up: a timeout that is rounded down to zero would spin.
-    let milliseconds = |longest: Duration| c_int::try_from(longest.as_millis().saturating_add(1)).unwrap_or(c_int::MAX);
-    // SAFETY: the array has N entries and lives through the call; negative descriptors are skipped by the kernel.
-    unsafe { ffi::poll(polled.as_mut_ptr(), N as c_ulong, longest.map_or(-1, milliseconds)) };
+    let mut polled = fds.map(|fd| PollFd { fd, events: POLLIN, revents: 0 });
+    let longest = longest.map(|longest| [longest.as_secs(), u64::from(longest.subsec_nanos())]);
+    let timeout = longest.as_ref().map_or(0, |longest| at(longest.as_ptr()));
+    // SAFETY: the array has N entries and lives through the call, as the time does; negative descriptors are skipped.
+    let _ = unsafe { call(Number::Ppoll, [at(polled.as_mut_ptr()), N, timeout]) };
     polled.map(|entry| entry.revents != 0)
 }
 
-pub fn pipe() -> Result<[c_int; 2], Errno> {
-    let mut fds = [0; 2];
+// ---- Descriptors ---------------------------------------------------------------------------------------------------------
+
+pub fn pipe() -> Result<[i32; 2], Errno> {
+    let mut fds = [0_i32; 2];
     // SAFETY: the array has room for the two descriptors.
-    check(unsafe { ffi::pipe2(fds.as_mut_ptr(), O_CLOEXEC) })?;
+    unsafe { call(Number::Pipe2, [at(fds.as_mut_ptr()), O_CLOEXEC]) }?;
     Ok(fds)
 }
 
-pub fn read(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
     loop {
         // SAFETY: the kernel writes at most the buffer's length.
-        let read = unsafe { ffi::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
-        match check_size(read) {
+        match unsafe { call(Number::Read, [number(fd), at(buffer.as_mut_ptr()), buffer.len()]) } {
             Err(Errno(EINTR)) => {}
             other => return other,
         }
@@ -244,17 +275,16 @@ pub fn read(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
 }
 
 /// Reads from the beginning of a file, wherever its position is.
-pub fn read_start(fd: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn read_start(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel writes at most the buffer's length.
-    check_size(unsafe { ffi::pread(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
+    unsafe { call(Number::Pread64, [number(fd), at(buffer.as_mut_ptr()), buffer.len()]) }
 }
 
 /// Writes everything, or fails. A closed socket or pipe is an error here: the init has SIGPIPE blocked.
-pub fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
+pub fn write_all(fd: i32, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         // SAFETY: the kernel reads at most the slice's length.
-        let written = unsafe { ffi::write(fd, bytes.as_ptr().cast(), bytes.len()) };
-        match check_size(written) {
+        match unsafe { call(Number::Write, [number(fd), at(bytes.as_ptr()), bytes.len()]) } {
             Err(Errno(EINTR)) => {}
             Err(errno) => return Err(errno),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
@@ -264,80 +294,68 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) -> Result<(), Errno> {
 }
 
 /// Receives bytes and up to six descriptors, which close on exec.
-pub fn receive(socket: c_int, buffer: &mut [u8], fds: &mut Vec<c_int>) -> Result<usize, Errno> {
-    const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
-    const RIGHTS: (c_int, c_int) = (1, 1);
-    let mut control = ffi::Control::default();
-    let mut part = ffi::IoVec { base: buffer.as_mut_ptr().cast(), length: buffer.len() };
-    let mut message = ffi::Message {
-        name: ptr::null_mut(),
-        name_length: 0,
-        parts: &raw mut part,
-        part_count: 1,
-        control: (&raw mut control).cast(),
-        control_length: mem::size_of::<ffi::Control>(),
-        flags: 0,
-    };
+pub fn receive(socket: i32, buffer: &mut [u8], fds: &mut Vec<i32>) -> Result<usize, Errno> {
+    const CMSG_CLOEXEC: usize = 0x4000_0000;
+    let mut control = Control::default();
+    let mut part = IoVec { base: buffer.as_mut_ptr().cast(), length: buffer.len() };
+    let mut message = message(&mut part, &mut control, size_of::<Control>());
     // SAFETY: every pointer in the message is to a local or to `buffer`, with its true length.
-    let received = check_size(unsafe { ffi::recvmsg(socket, &raw mut message, MSG_CMSG_CLOEXEC) })?;
-    if (control.level, control.kind) == RIGHTS && message.control_length > 0 {
-        let header = mem::size_of::<usize>() + 2 * mem::size_of::<c_int>();
-        let count = control.length.saturating_sub(header) / mem::size_of::<c_int>();
+    let received = unsafe { call(Number::Recvmsg, [number(socket), at(&raw mut message), CMSG_CLOEXEC]) }?;
+    if (control.level, control.kind) == Control::RIGHTS && message.control_length > 0 {
+        let count = control.length.saturating_sub(Control::HEADER) / size_of::<i32>();
         fds.extend(control.fds.iter().take(count));
     }
     Ok(received)
 }
 
 /// Sends one byte and a descriptor.
-pub fn send_descriptor(socket: c_int, descriptor: c_int) -> Result<(), Errno> {
-    const RIGHTS: c_int = 1;
-    const SOCKET: c_int = 1;
+pub fn send_descriptor(socket: i32, descriptor: i32) -> Result<(), Errno> {
     let mut byte = 0_u8;
-    let header = mem::size_of::<usize>() + 2 * mem::size_of::<c_int>();
-    let mut control = ffi::Control {
-        length: header + mem::size_of::<c_int>(),
-        level: SOCKET,
-        kind: RIGHTS,
-        fds: [descriptor, 0, 0, 0, 0, 0],
-    };
-    let mut part = ffi::IoVec { base: (&raw mut byte).cast(), length: 1 };
-    let message = ffi::Message {
+    let (level, kind) = Control::RIGHTS;
+    let length = Control::HEADER + size_of::<i32>();
+    let mut control = Control { length, level, kind, fds: [descriptor, 0, 0, 0, 0, 0] };
+    let mut part = IoVec { base: (&raw mut byte).cast(), length: 1 };
+    // With what aligns a next header.
+    let message = message(&mut part, &mut control, Control::HEADER + size_of::<usize>());
+    // SAFETY: every pointer in the message is to a local, with no more than its true length.
+    unsafe { call(Number::Sendmsg, [number(socket), at(&raw const message), 0]) }.map(drop)
+}
+
+fn message(part: &mut IoVec, control: &mut Control, control_length: usize) -> Message {
+    Message {
         name: ptr::null_mut(),
         name_length: 0,
-        parts: &raw mut part,
+        parts: part,
         part_count: 1,
-        control: (&raw mut control).cast(),
-        // The header, one descriptor, and what aligns the next header.
-        control_length: header + mem::size_of::<usize>(),
+        control: (&raw mut *control).cast(),
+        control_length,
         flags: 0,
-    };
-    // SAFETY: every pointer in the message is to a local, with no more than its true length.
-    check_size(unsafe { ffi::sendmsg(socket, &raw const message, 0) }).map(drop)
+    }
 }
 
-/// Makes `to` a copy of `from` that stays open on exec.
-pub fn duplicate(from: c_int, to: c_int) -> Result<(), Errno> {
-    // SAFETY: takes no pointers.
-    check(unsafe { ffi::dup2(from, to) }).map(drop)
+/// Makes `to` a copy of `from`, which is another one, that stays open on exec.
+pub fn duplicate(from: i32, to: i32) -> Result<(), Errno> {
+    plain(Number::Dup3, [number(from), number(to)]).map(drop)
 }
 
-pub fn close(fd: c_int) {
-    // SAFETY: the callers own what they close.
-    unsafe { ffi::close(fd) };
+pub fn close(fd: i32) {
+    let _ = plain(Number::Close, [number(fd)]);
 }
 
 /// Marks every descriptor from `first` on to be closed on exec.
-pub fn close_on_exec_from(first: c_int) -> Result<(), Errno> {
-    const SYS_CLOSE_RANGE: c_long = 436;
-    const CLOSE_RANGE_CLOEXEC: c_uint = 4;
-    // SAFETY: takes no pointers.
-    check_long(unsafe { ffi::syscall(SYS_CLOSE_RANGE, first, c_uint::MAX, CLOSE_RANGE_CLOEXEC) }).map(drop)
+pub fn close_on_exec_from(first: i32) -> Result<(), Errno> {
+    const LAST: usize = u32::MAX as usize;
+    const CLOSE_RANGE_CLOEXEC: usize = 4;
+    plain(Number::CloseRange, [number(first), LAST, CLOSE_RANGE_CLOEXEC]).map(drop)
 }
 
+// ---- Files ---------------------------------------------------------------------------------------------------------------
+
 /// A descriptor that names a file without opening it, or the file itself for reading.
-pub fn open(path: &CStr, how: Open) -> Result<c_int, Errno> {
+pub fn open(path: &CStr, how: Open) -> Result<i32, Errno> {
+    const CURRENT: i32 = -100;
     // SAFETY: the path ends with NUL.
-    check(unsafe { ffi::open(path.as_ptr(), how as c_int) })
+    unsafe { call(Number::Openat, [number(CURRENT), at(path.as_ptr()), how as usize]) }.map(small)
 }
 
 /// The ways in which the init opens files; all close on exec.
@@ -349,80 +367,53 @@ pub enum Open {
     Name = (O_CLOEXEC | O_PATH | O_NOFOLLOW) as isize,
 }
 
-const O_CLOEXEC: c_int = 0o2_000_000;
-const O_PATH: c_int = 0o10_000_000;
-#[cfg(any(target_arch = "aarch64", target_arch = "arm"))]
-const O_NOFOLLOW: c_int = 0o100_000;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
-const O_NOFOLLOW: c_int = 0o400_000;
-
-pub fn enter(directory: c_int) -> Result<(), Errno> {
-    // SAFETY: takes no pointers.
-    check(unsafe { ffi::fchdir(directory) }).map(drop)
+/// Reads the next entries of an open directory, as the kernel writes them; none when there are no more.
+pub fn read_entries<'a>(directory: i32, buffer: &'a mut [u64]) -> Result<impl Iterator<Item = Entry<'a>>, Errno> {
+    let given = [number(directory), at(buffer.as_mut_ptr()), size_of_val(buffer)];
+    // SAFETY: the kernel writes at most the buffer's length.
+    let read = unsafe { call(Number::Getdents64, given) }?;
+    // SAFETY: the bytes are those of the buffer, which is longer, and is borrowed as long as they are.
+    let mut rest = unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), read) };
+    Ok(core::iter::from_fn(move || {
+        // Inode and offset, the length of the whole, the kind, and a name that ends with NUL.
+        let length = usize::from(u16::from_ne_bytes(rest.get(16..18)?.try_into().ok()?));
+        let kind = *rest.get(18)?;
+        let (entry, after) = rest.split_at_checked(length)?;
+        rest = after;
+        let name = CStr::from_bytes_until_nul(entry.get(19..)?).ok()?;
+        Some(Entry { name: name.to_bytes(), kind })
+    }))
 }
 
-/// The hard limit of a resource.
-pub fn hard_limit(resource: c_int) -> Result<u64, Errno> {
-    let mut limit = [0; 2];
-    // SAFETY: the kernel's structure is two 64-bit numbers.
-    check(unsafe { ffi::getrlimit(resource, limit.as_mut_ptr()) })?;
-    let [_, hard] = limit;
-    Ok(hard)
+/// An entry of a directory.
+pub struct Entry<'a> {
+    pub name: &'a [u8],
+    kind: u8,
 }
 
-pub fn set_limit(resource: c_int, soft: u64, hard: u64) -> Result<(), Errno> {
-    let limit = [soft, hard];
-    // SAFETY: the kernel's structure is two 64-bit numbers.
-    check(unsafe { ffi::setrlimit(resource, limit.as_ptr()) }).map(drop)
+impl Entry<'_> {
+    pub fn is_directory(&self) -> bool {
+        self.kind == 4
+    }
+
+    pub fn is_link(&self) -> bool {
+        self.kind == 10
+    }
+
+    /// Whether the file system says of its entries what they are.
+    pub fn is_known(&self) -> bool {
+        self.kind != 0
+    }
 }
 
-/// The version of Landlock that the kernel has enabled.
-pub fn landlock_version() -> Result<u32, Errno> {
-    const VERSION: c_uint = 1;
-    // SAFETY: with this flag the kernel takes no structure.
-    let version = unsafe { ffi::syscall(SYS_LANDLOCK_CREATE_RULESET, ptr::null::<c_void>(), 0_usize, VERSION) };
-    Ok(check_long(version)?.cast_unsigned())
-}
-
-/// A rule set that handles these accesses and scopes.
-pub fn landlock_create(access: u64, scoped: u64) -> Result<c_int, Errno> {
-    let attributes = [access, 0, scoped];
-    // A kernel without scopes knows a shorter structure, and refuses a longer one unless its tail is zero.
-    let size = mem::size_of_val(&attributes);
-    // SAFETY: the structure is three 64-bit numbers: file accesses, network accesses, scopes.
-    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_CREATE_RULESET, attributes.as_ptr(), size, 0) })
-}
-
-/// Lets these accesses happen beneath a file.
-pub fn landlock_allow(ruleset: c_int, beneath: c_int, access: u64) -> Result<(), Errno> {
-    const SYS_LANDLOCK_ADD_RULE: c_long = 445;
-    const PATH_BENEATH: c_int = 1;
-    let rule = ffi::PathBeneath { access, parent: beneath };
-    // SAFETY: the structure is packed as the kernel declares it, and lives through the call.
-    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_ADD_RULE, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
-}
-
-/// Puts the calling process under a rule set.
-pub fn landlock_restrict(ruleset: c_int) -> Result<(), Errno> {
-    const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
-    // SAFETY: takes no pointers.
-    check_long(unsafe { ffi::syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0) }).map(drop)
+pub fn enter(directory: i32) -> Result<(), Errno> {
+    plain(Number::Fchdir, [number(directory)]).map(drop)
 }
 
 /// Which file it is, how long it is and when it was written to: one behind a path, or with an empty path that of a descriptor.
-pub fn stamp(file: c_int, path: &CStr) -> Result<Stamp, Errno> {
-    #[cfg(target_arch = "x86_64")]
-    const SYS_STATX: c_long = 332;
-    #[cfg(not(target_arch = "x86_64"))]
-    const SYS_STATX: c_long = 291;
-    const BASIC_STATS: c_uint = 0x7ff;
-    let mut found = ffi::Statx::default();
-    // SAFETY: the path ends with NUL; the structure is as large as the kernel's and lives through the call.
-    let answer = unsafe {
-        ffi::syscall(SYS_STATX, file, path.as_ptr(), AT_EMPTY_PATH, BASIC_STATS, (&raw mut found).cast::<c_void>())
-    };
-    check_long(answer)?;
-    let time = |time: &ffi::StatxTime| [time.seconds.cast_unsigned(), u64::from(time.nanoseconds)];
+pub fn stamp(file: i32, path: &CStr) -> Result<Stamp, Errno> {
+    let found = status(file, path, AT_EMPTY_PATH)?;
+    let time = |time: &StatxTime| [time.seconds.cast_unsigned(), u64::from(time.nanoseconds)];
     Ok(Stamp {
         device: u64::from(found.device_major) << 32 | u64::from(found.device_minor),
         inode: found.inode,
@@ -432,165 +423,95 @@ pub fn stamp(file: c_int, path: &CStr) -> Result<Stamp, Errno> {
     })
 }
 
-/// Becomes the program in an open file, whatever its name leads to by now. Returns only when that fails.
-///
-/// The kernel refuses a script that is given this way, as its interpreter could not open it.
-pub fn execute(program: c_int, args: &[&CStr], env: &[&CStr]) -> Errno {
-    #[cfg(target_arch = "x86_64")]
-    const SYS_EXECVEAT: c_long = 322;
-    #[cfg(not(target_arch = "x86_64"))]
-    const SYS_EXECVEAT: c_long = 281;
-    let pointers = |strings: &[&CStr]| -> Vec<*const c_char> {
-        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
-    };
-    let (args, env) = (pointers(args), pointers(env));
-    // SAFETY: both lists end with a null pointer, and every string in them with NUL.
-    unsafe { ffi::syscall(SYS_EXECVEAT, program, c"".as_ptr(), args.as_ptr(), env.as_ptr(), AT_EMPTY_PATH) };
-    last_error()
+/// The type of a file, as the upper bits of its mode. Links are not followed.
+pub fn file_type(file: i32) -> Result<u64, Errno> {
+    status(file, c"", AT_EMPTY_PATH).map(|found| found.head[3] >> 32 & 0o170_000)
 }
 
-const AT_EMPTY_PATH: c_int = 0x1000;
-const SYS_LANDLOCK_CREATE_RULESET: c_long = 444;
-
-fn check(result: c_int) -> Result<c_int, Errno> {
-    if result < 0 { Err(last_error()) } else { Ok(result) }
+fn status(file: i32, path: &CStr, flags: usize) -> Result<Statx, Errno> {
+    const BASIC_STATS: usize = 0x7ff;
+    let mut found = Statx::default();
+    let given = [number(file), at(path.as_ptr()), flags, BASIC_STATS, at(&raw mut found)];
+    // SAFETY: the path ends with NUL; the structure is as large as the kernel's and lives through the call.
+    unsafe { call(Number::Statx, given) }?;
+    Ok(found)
 }
 
-fn check_long(result: c_long) -> Result<c_int, Errno> {
-    c_int::try_from(result).map_err(|_| Errno(EINVAL)).and_then(check)
+// ---- Limits and Landlock -------------------------------------------------------------------------------------------------
+
+/// The hard limit of a resource.
+pub fn hard_limit(resource: i32) -> Result<u64, Errno> {
+    let mut limit = [0_u64; 2];
+    // SAFETY: the kernel's structure is two 64-bit numbers.
+    unsafe { call(Number::Prlimit64, [0, number(resource), 0, at(limit.as_mut_ptr())]) }?;
+    let [_, hard] = limit;
+    Ok(hard)
 }
 
-fn check_size(result: isize) -> Result<usize, Errno> {
-    usize::try_from(result).map_err(|_| last_error())
+pub fn set_limit(resource: i32, soft: u64, hard: u64) -> Result<(), Errno> {
+    let limit = [soft, hard];
+    // SAFETY: the kernel's structure is two 64-bit numbers.
+    unsafe { call(Number::Prlimit64, [0, number(resource), at(limit.as_ptr())]) }.map(drop)
 }
 
-fn last_error() -> Errno {
-    // SAFETY: the C library's location is valid for the calling thread.
-    Errno(unsafe { *ffi::__errno_location() })
+/// The version of Landlock that the kernel has enabled.
+pub fn landlock_version() -> Result<u32, Errno> {
+    const VERSION: usize = 1;
+    // With this flag the kernel takes no structure.
+    plain(Number::LandlockCreateRuleset, [0, 0, VERSION]).map(|version| small(version).cast_unsigned())
 }
 
-/// What the C library offers, as its headers say.
-mod ffi {
-    use super::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
-
-    /// `sigset_t`: 1024 bits, whatever the kernel uses of them.
-    #[repr(C)]
-    pub struct SigSet(pub [u64; 16]);
-
-    impl SigSet {
-        pub fn only(signal: c_int) -> Self {
-            let mut set = [0; 16];
-            set[0] = 1 << (signal - 1);
-            Self(set)
-        }
-    }
-
-    #[repr(C)]
-    pub struct PollFd {
-        pub fd: c_int,
-        pub events: i16,
-        pub revents: i16,
-    }
-
-    #[repr(C)]
-    pub struct IoVec {
-        pub base: *mut c_void,
-        pub length: usize,
-    }
-
-    #[repr(C)]
-    pub struct Message {
-        pub name: *mut c_void,
-        pub name_length: c_uint,
-        pub parts: *mut IoVec,
-        pub part_count: usize,
-        pub control: *mut c_void,
-        pub control_length: usize,
-        pub flags: c_int,
-    }
-
-    /// `cmsghdr` with room for six descriptors behind it.
-    #[repr(C)]
-    #[derive(Default)]
-    pub struct Control {
-        pub length: usize,
-        pub level: c_int,
-        pub kind: c_int,
-        pub fds: [c_int; 6],
-    }
-
-    #[repr(C)]
-    #[derive(Default)]
-    pub struct Rusage {
-        pub user: [i64; 2],
-        pub system: [i64; 2],
-        pub max_rss: i64,
-        pub rest: [i64; 13],
-    }
-
-    /// `struct statx`, which is the same on every architecture.
-    #[repr(C)]
-    #[derive(Default)]
-    pub struct Statx {
-        pub head: [u64; 4],
-        pub inode: u64,
-        pub size: u64,
-        pub blocks_and_attributes: [u64; 2],
-        pub accessed: StatxTime,
-        pub born: StatxTime,
-        pub changed: StatxTime,
-        pub modified: StatxTime,
-        pub represented: [u32; 2],
-        pub device_major: u32,
-        pub device_minor: u32,
-        pub rest: [u64; 14],
-    }
-
-    #[repr(C)]
-    #[derive(Default)]
-    pub struct StatxTime {
-        pub seconds: i64,
-        pub nanoseconds: u32,
-        pub reserved: i32,
-    }
-
-    #[repr(C, packed)]
-    pub struct PathBeneath {
-        pub access: u64,
-        pub parent: c_int,
-    }
-
-    unsafe extern "C" {
-        pub fn setsid() -> c_int;
-        pub fn prctl(option: c_int, ...) -> c_int;
-        pub fn sigprocmask(how: c_int, set: *mut SigSet, old: *mut SigSet) -> c_int;
-        pub fn signalfd(fd: c_int, mask: *const SigSet, flags: c_int) -> c_int;
-        pub fn mmap(at: *mut c_void, size: usize, access: c_int, kind: c_int, fd: c_int, offset: i64) -> *mut c_void;
-        pub fn clock_gettime(clock: c_int, time: *mut i64) -> c_int;
-        pub fn timerfd_create(clock: c_int, flags: c_int) -> c_int;
-        pub fn timerfd_settime(timer: c_int, flags: c_int, new: *const u64, old: *mut u64) -> c_int;
-        pub fn fork() -> c_int;
-        pub fn _exit(code: c_int) -> !;
-        pub fn getpid() -> c_int;
-        pub fn getppid() -> c_int;
-        pub fn getuid() -> c_uint;
-        pub fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
-        pub fn getrusage(who: c_int, usage: *mut Rusage) -> c_int;
-        pub fn kill(pid: c_int, signal: c_int) -> c_int;
-        pub fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
-        pub fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
-        pub fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
-        pub fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
-        pub fn pread(fd: c_int, buffer: *mut c_void, length: usize, offset: i64) -> isize;
-        pub fn sendmsg(socket: c_int, message: *const Message, flags: c_int) -> isize;
-        pub fn recvmsg(socket: c_int, message: *mut Message, flags: c_int) -> isize;
-        pub fn dup2(from: c_int, to: c_int) -> c_int;
-        pub fn close(fd: c_int) -> c_int;
-        pub fn open(path: *const c_char, flags: c_int, ...) -> c_int;
-        pub fn fchdir(fd: c_int) -> c_int;
-        pub fn getrlimit(resource: c_int, limit: *mut u64) -> c_int;
-        pub fn setrlimit(resource: c_int, limit: *const u64) -> c_int;
-        pub fn syscall(number: c_long, ...) -> c_long;
-        pub fn __errno_location() -> *mut c_int;
-    }
+/// A rule set that handles these accesses and scopes.
+pub fn landlock_create(access: u64, scoped: u64) -> Result<i32, Errno> {
+    let attributes = [access, 0, scoped];
+    // A kernel without scopes knows a shorter structure, and refuses a longer one unless its tail is zero.
+    let given = [at(attributes.as_ptr()), size_of_val(&attributes), 0];
+    // SAFETY: the structure is three 64-bit numbers: file accesses, network accesses, scopes.
+    unsafe { call(Number::LandlockCreateRuleset, given) }.map(small)
 }
+
+/// Lets these accesses happen beneath a file.
+pub fn landlock_allow(ruleset: i32, beneath: i32, access: u64) -> Result<(), Errno> {
+    const PATH_BENEATH: usize = 1;
+    let rule = PathBeneath { access, parent: beneath };
+    let given = [number(ruleset), PATH_BENEATH, at(&raw const rule), 0];
+    // SAFETY: the structure is packed as the kernel declares it, and lives through the call.
+    unsafe { call(Number::LandlockAddRule, given) }.map(drop)
+}
+
+/// Puts the calling process under a rule set.
+pub fn landlock_restrict(ruleset: i32) -> Result<(), Errno> {
+    plain(Number::LandlockRestrictSelf, [number(ruleset)]).map(drop)
+}
+
+/// A call whose arguments are numbers only.
+fn plain<const N: usize>(call_number: Number, given: [usize; N]) -> Result<usize, Errno> {
+    // SAFETY: no argument is a pointer.
+    unsafe { call(call_number, given) }
+}
+
+/// An address as the kernel takes it. What lies there may be read and written through it.
+fn at<T: ?Sized>(place: *const T) -> usize {
+    place.expose_provenance()
+}
+
+/// A number as the kernel takes it: with its sign.
+const fn number(number: i32) -> usize {
+    number as isize as usize
+}
+
+/// An answer that is known to be small: a descriptor, a process.
+fn small(answer: usize) -> i32 {
+    i32::try_from(answer).unwrap_or(i32::MAX)
+}
+
+const MONOTONIC: usize = 1;
+/// The bytes of a set of signals.
+const SIGNAL_SET: usize = 8;
+const AT_EMPTY_PATH: usize = 0x1000;
+const O_CLOEXEC: usize = 0o2_000_000;
+const O_PATH: usize = 0o10_000_000;
+#[cfg(target_arch = "aarch64")]
+const O_NOFOLLOW: usize = 0o100_000;
+#[cfg(not(target_arch = "aarch64"))]
+const O_NOFOLLOW: usize = 0o400_000;

@@ -9,12 +9,7 @@
 //! rule of their own, and each of their other entries gets one. That costs the program something: it can neither list those
 //! directories nor make, rename or remove entries directly in them. Under any of these rules it cannot mount.
 
-use std::{
-    ffi::{CString, OsStr},
-    fs,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use alloc::{ffi::CString, vec, vec::Vec};
 
 use crate::{
     kernel::{self, Errno, Open},
@@ -57,42 +52,68 @@ impl Landlock {
         }
         let scopes = if self.version >= SCOPES_SINCE { SCOPE_SIGNAL } else { 0 };
         let rules = kernel::landlock_create(EVERYTHING, scopes)?;
-        let hidden: Vec<PathBuf> = hidden.iter().map(|path| OsStr::from_bytes(path).into()).collect();
         if hidden.is_empty() {
             // SECURITY: with every access handled and allowed everywhere, the program still cannot trace what is outside its
             // tree, the daemon's memory included. A rule set that handles no file access would not have that effect.
-            allow(rules, Path::new("/"), EVERYTHING)?;
+            allow(rules, b"/", None)?;
         } else {
-            allow_around(rules, Path::new("/"), &hidden)?;
+            allow_around(rules, b"/", hidden)?;
         }
         Ok(rules)
     }
 }
 
 /// Allows every entry of `directory` except those that are hidden or lead to something hidden, where it goes deeper.
-fn allow_around(ruleset: i32, directory: &Path, hidden: &[PathBuf]) -> Result<(), Errno> {
+fn allow_around(rules: i32, directory: &[u8], hidden: &[Vec<u8>]) -> Result<(), Errno> {
     // A directory that cannot be listed allows nothing beneath it: hiding too much is the safe side.
-    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if hidden.iter().any(|hidden| *hidden == path) {
-            continue;
+    let Some(listed) = CString::new(directory).ok().and_then(|path| kernel::open(&path, Open::Read).ok()) else {
+        return Ok(());
+    };
+    let mut deeper: Vec<Vec<u8>> = Vec::new();
+    let mut buffer = vec![0; 4 << 10];
+    loop {
+        let mut more = false;
+        for entry in kernel::read_entries(listed, &mut buffer)? {
+            more = true;
+            if matches!(entry.name, b"." | b"..") || entry.is_link() {
+                continue;
+            }
+            let path = [directory, if directory == b"/" { b"" } else { b"/" }, entry.name].concat();
+            if hidden.iter().any(|hidden| is_within(hidden, &path)) {
+                deeper.push(path);
+            } else {
+                allow(rules, &path, entry.is_known().then_some(entry.is_directory()))?;
+            }
         }
-        let Ok(kind) = entry.file_type() else { continue };
-        if hidden.iter().any(|hidden| hidden.starts_with(&path)) {
-            allow_around(ruleset, &path, hidden)?;
-        } else if !kind.is_symlink() {
-            allow(ruleset, &path, if kind.is_dir() { EVERYTHING } else { OF_FILES })?;
+        if !more {
+            break;
         }
     }
-    Ok(())
+    kernel::close(listed);
+    deeper.retain(|path| !hidden.contains(path));
+    deeper.iter().try_for_each(|path| allow_around(rules, path, hidden))
 }
 
-fn allow(ruleset: i32, path: &Path, access: u64) -> Result<(), Errno> {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return Ok(()) };
+/// Whether a path is `directory` or lies below it.
+fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// Allows everything beneath a directory, or with a file. Who does not know which of them it is leaves that to be found out.
+fn allow(rules: i32, path: &[u8], is_directory: Option<bool>) -> Result<(), Errno> {
+    const DIRECTORY: u64 = 0o040_000;
+    const LINK: u64 = 0o120_000;
+    let Ok(path) = CString::new(path) else { return Ok(()) };
     // What has vanished since, or cannot be named by this user, needs no rule.
     let Ok(file) = kernel::open(&path, Open::Name) else { return Ok(()) };
-    let allowed = kernel::landlock_allow(ruleset, file, access);
+    let is_directory = match is_directory {
+        Some(is_directory) => Ok(Some(is_directory)),
+        None => kernel::file_type(file).map(|kind| (kind != LINK).then_some(kind == DIRECTORY)),
+    };
+    let allowed = match is_directory {
+        Ok(Some(is_directory)) => kernel::landlock_allow(rules, file, if is_directory { EVERYTHING } else { OF_FILES }),
+        _ => Ok(()),
+    };
     kernel::close(file);
     match allowed {
         // A directory became a file in between; it is left out.

@@ -3,7 +3,7 @@
 //! Guarantees: a limit is never raised, and one that cannot be set stops the start. No core files are written.
 //! Does not: bound the tree as a whole, except in its number of processes. The others count for each process on its own.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::{
     kernel::{self, Errno, Open, Shared},
@@ -107,7 +107,7 @@ impl TaskCount {
     pub fn read(&self) -> Option<u64> {
         let mut text = [0; 64];
         let read = kernel::read_start(self.file, &mut text).ok()?;
-        let text = std::str::from_utf8(text.get(..read)?).ok()?;
+        let text = core::str::from_utf8(text.get(..read)?).ok()?;
         text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
     }
 }

@@ -3,11 +3,15 @@
 //! The daemon starts it with the control socket as standard input and another socket as standard output. It forks a process that reads
 //! one order from the latter, which may be long in coming, and becomes the tool. It ends the tool's whole tree when the tool ends, when
 //! the wall clock runs out, when the daemon asks for it and when the daemon is gone.
+//! It does without the standard library and the C library, so that it is there at once and its fork is a small one.
 //! Guarantees: it exits only when no descendant is left. Nothing of the daemon's memory is forked, whatever its size.
 //! Refuses: to start a tool with fewer layers than its reports say.
 
+#![no_std]
 #![no_main]
 #![deny(unsafe_code)]
+
+extern crate alloc;
 
 #[allow(unsafe_code, reason = "the one place where the init meets the kernel")]
 mod kernel;
@@ -21,14 +25,10 @@ mod tree;
 
 use crate::{kernel::Prctl, protocol::Step};
 
-/// Called by the C library. The standard library's own preparations are not needed and would cost time.
-#[allow(unsafe_code, reason = "the C library looks for this name")]
-#[unsafe(no_mangle)]
-extern "C" fn main() -> i32 {
+fn main() {
     if let Err((step, errno)) = run() {
         supervisor::report(&protocol::Report::Refused { step, errno: errno.0 });
     }
-    0
 }
 
 fn run() -> Result<(), (Step, kernel::Errno)> {

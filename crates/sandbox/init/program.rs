@@ -4,10 +4,8 @@
 //! Guarantees: the program starts with every layer that its report names, or does not start. A pipe that closes on exec says when.
 //! Does not: choose anything. The order does.
 
-use std::{
-    convert::Infallible,
-    ffi::{CStr, CString},
-};
+use alloc::{ffi::CString, vec, vec::Vec};
+use core::{convert::Infallible, ffi::CStr};
 
 use crate::{
     kernel::{self, Errno, Open, Prctl, Shared},

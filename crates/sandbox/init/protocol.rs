@@ -6,6 +6,8 @@
 //! Guarantees: reading never panics and never allocates more than the bytes that arrived.
 //! Does not: version itself. Both sides come from the same build.
 
+use alloc::{vec, vec::Vec};
+
 /// The byte that asks the init to end the tree early.
 pub const STOP: u8 = b'!';
 

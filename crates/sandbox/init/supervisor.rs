@@ -5,7 +5,7 @@
 //! Does not: see the order or touch the tool's output. The process that becomes the tool is forked before there is an order, and
 //! gets it itself.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::{
     kernel::{self, Errno, Shared},

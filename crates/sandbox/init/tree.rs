@@ -4,13 +4,10 @@
 //! orphan becomes a child of the init, which is its subreaper. A signal never reaches a process outside the tree.
 //! Does not: end processes that a service outside the tree starts on the program's behalf.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    time::{Duration, Instant},
-};
+use alloc::{collections::BTreeSet, ffi::CString, vec, vec::Vec};
+use core::time::Duration;
 
-use crate::kernel;
+use crate::kernel::{self, Open};
 
 /// A child that ended, and its wait status.
 pub struct Collected {
@@ -35,9 +32,9 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
         return;
     }
     if !grace.is_zero() {
-        let until = Instant::now() + grace;
+        let until = Until::after(grace);
         signal_new(kernel::SIGTERM, &mut BTreeSet::new());
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
+        while let Some(left) = until.left() {
             wait_for_child(signals, left);
             if !collect(&mut each) {
                 return;
@@ -54,8 +51,8 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
         }
         kill_children();
         // Each end wakes this up. A process that the kernel does not let go of is asked about less and less often.
-        let until = Instant::now() + pause;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
+        let until = Until::after(pause);
+        while let Some(left) = until.left() {
             wait_for_child(signals, left);
             if !collect(&mut each) {
                 return;
@@ -88,9 +85,11 @@ fn wait_for_child(signals: i32, timeout: Duration) {
 /// SECURITY: with `/proc` mounted to hide processes, a program of another user that makes itself undumpable is in no listing. It
 /// is in this one, at the latest when its parent is gone, and its number cannot be reused before the init collects it.
 fn kill_children() {
-    let own = kernel::own_pid();
-    let Ok(children) = fs::read_to_string(format!("/proc/{own}/task/{own}/children")) else { return };
-    for child in children.split_ascii_whitespace().filter_map(|child| child.parse().ok()) {
+    let own = digits(kernel::own_pid());
+    let Some(children) = read_file(&[b"/proc/", own.as_slice(), b"/task/", &own, b"/children"].concat()) else {
+        return;
+    };
+    for child in children.split(u8::is_ascii_whitespace).filter_map(number) {
         kernel::kill(child, kernel::SIGKILL);
     }
 }
@@ -121,8 +120,7 @@ fn signal_new(signal: i32, done: &mut BTreeSet<(i32, u64)>) -> usize {
 /// Misses what is born meanwhile. Who needs that repeats it.
 fn each_member(mut meet: impl FnMut(i32, &Seen)) {
     let own = kernel::own_pid();
-    let Ok(entries) = fs::read_dir("/proc") else { return };
-    let mut pids: Vec<i32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut pids = numbered_entries_of_proc();
     pids.sort_unstable_by(|a, b| b.cmp(a));
     let (mut tree, mut others) = (BTreeSet::from([own]), Vec::new());
     for pid in pids {
@@ -162,7 +160,7 @@ struct Seen {
 
 impl Seen {
     fn of(pid: i32) -> Option<Self> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = read_file(&[b"/proc/", digits(pid).as_slice(), b"/stat"].concat())?;
         // The name stands in parentheses and may hold anything, parentheses and spaces too; nothing after it does.
         let after_name = text.iter().rposition(|&byte| byte == b')')?;
         let mut fields = text.get(after_name + 2..)?.split(|&byte| byte == b' ');
@@ -173,6 +171,72 @@ impl Seen {
     }
 }
 
-fn number<N: std::str::FromStr>(bytes: &[u8]) -> Option<N> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+/// The processes that `/proc` lists.
+fn numbered_entries_of_proc() -> Vec<i32> {
+    let mut pids = Vec::new();
+    let Ok(listed) = kernel::open(c"/proc", Open::Read) else { return pids };
+    let mut buffer = vec![0; 4 << 10];
+    loop {
+        let mut more = false;
+        for entry in kernel::read_entries(listed, &mut buffer).into_iter().flatten() {
+            more = true;
+            pids.extend(number::<i32>(entry.name));
+        }
+        if !more {
+            break;
+        }
+    }
+    kernel::close(listed);
+    pids
+}
+
+fn read_file(path: &[u8]) -> Option<Vec<u8>> {
+    let file = kernel::open(&CString::new(path).ok()?, Open::Read).ok()?;
+    let mut text = vec![0; 1 << 10];
+    let mut have = 0;
+    let whole = loop {
+        match kernel::read(file, text.get_mut(have..).unwrap_or_default()) {
+            Ok(0) => break Some(()),
+            Ok(read) => have += read,
+            Err(_) => break None,
+        }
+        if have == text.len() {
+            text.resize(2 * have, 0);
+        }
+    };
+    kernel::close(file);
+    text.truncate(have);
+    whole.map(|()| text)
+}
+
+/// A moment that may be over.
+struct Until(u64);
+
+impl Until {
+    fn after(duration: Duration) -> Self {
+        Self(kernel::now().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.0.checked_sub(kernel::now()).filter(|&left| left > 0).map(Duration::from_nanos)
+    }
+}
+
+/// A process's number as `/proc` spells it.
+fn digits(pid: i32) -> Vec<u8> {
+    let mut rest = pid.unsigned_abs();
+    let mut digits = Vec::new();
+    loop {
+        digits.push(b'0' + u8::try_from(rest % 10).unwrap_or_default());
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    digits.reverse();
+    digits
+}
+
+fn number<N: core::str::FromStr>(bytes: &[u8]) -> Option<N> {
+    core::str::from_utf8(bytes).ok()?.parse().ok()
 }

@@ -17,6 +17,9 @@
 //! Does not: decide whether a plan may run. That is for the crate that calls this one. Tier B isolates nothing else:
 //! [`TIER_B_DOES_NOT`] says so wherever it is attested.
 
+// What both sides of the protocol compile names its collections by this.
+extern crate alloc;
+
 mod environment;
 mod error;
 mod executable;

@@ -1,0 +1,88 @@
+//! The structures that the kernel reads and writes, as its headers declare them for 64-bit words.
+
+use core::ffi::c_void;
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the structures of this module are those of 64-bit Linux");
+
+#[repr(C)]
+pub struct PollFd {
+    pub fd: i32,
+    pub events: i16,
+    pub revents: i16,
+}
+
+#[repr(C)]
+pub struct IoVec {
+    pub base: *mut c_void,
+    pub length: usize,
+}
+
+#[repr(C)]
+pub struct Message {
+    pub name: *mut c_void,
+    pub name_length: u32,
+    pub parts: *mut IoVec,
+    pub part_count: usize,
+    pub control: *mut c_void,
+    pub control_length: usize,
+    pub flags: i32,
+}
+
+/// `cmsghdr` with room for six descriptors behind it.
+#[repr(C)]
+#[derive(Default)]
+pub struct Control {
+    pub length: usize,
+    pub level: i32,
+    pub kind: i32,
+    pub fds: [i32; 6],
+}
+
+impl Control {
+    /// Where the descriptors begin.
+    pub const HEADER: usize = size_of::<usize>() + 2 * size_of::<i32>();
+    /// Descriptors, among what travels over a socket.
+    pub const RIGHTS: (i32, i32) = (1, 1);
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct Rusage {
+    pub user: [i64; 2],
+    pub system: [i64; 2],
+    pub max_rss: i64,
+    pub rest: [i64; 13],
+}
+
+/// `struct statx`, which is the same on every architecture.
+#[repr(C)]
+#[derive(Default)]
+pub struct Statx {
+    pub head: [u64; 4],
+    pub inode: u64,
+    pub size: u64,
+    pub blocks_and_attributes: [u64; 2],
+    pub accessed: StatxTime,
+    pub born: StatxTime,
+    pub changed: StatxTime,
+    pub modified: StatxTime,
+    pub represented: [u32; 2],
+    pub device_major: u32,
+    pub device_minor: u32,
+    pub rest: [u64; 14],
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct StatxTime {
+    pub seconds: i64,
+    pub nanoseconds: u32,
+    pub reserved: i32,
+}
+
+#[repr(C, packed)]
+pub struct PathBeneath {
+    pub access: u64,
+    pub parent: i32,
+}
