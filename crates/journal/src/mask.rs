@@ -6,18 +6,28 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
+use aho_corasick::AhoCorasick;
 use regex::Regex;
 
 /// The text with every known token shape masked.
 #[must_use]
 pub fn masked(text: String) -> String {
     let Some(shapes) = SHAPES.as_ref() else { return withheld() };
-    // Hardly any text holds a token, so one quick look at all shapes together comes first.
-    if !shapes.any.is_match(&text) {
+    // Hardly any text holds a token, so one look for the letters that tokens cannot do without comes first.
+    let mut hints = shapes.hints.find_overlapping_iter(&text).peekable();
+    if hints.peek().is_none() {
+        drop(hints);
         return text;
     }
+    let mut possible = vec![false; shapes.each.len()];
+    for hint in hints {
+        let shape = shapes.hinted.get(hint.pattern().as_usize());
+        if let Some(possible) = shape.and_then(|&shape| possible.get_mut(shape)) {
+            *possible = true;
+        }
+    }
     let mut masked = text;
-    for shape in &shapes.each {
+    for (shape, _) in shapes.each.iter().zip(possible).filter(|&(_, possible)| possible) {
         if let Cow::Owned(replaced) = shape.pattern.replace_all(&masked, shape.mask.as_str()) {
             masked = replaced;
         }
@@ -31,7 +41,10 @@ fn withheld() -> String {
 }
 
 struct Shapes {
-    any: Regex,
+    /// Finds every hint of every shape, in either case.
+    hints: AhoCorasick,
+    /// Which shape each hint is one of.
+    hinted: Vec<usize>,
     each: Vec<Shape>,
 }
 
@@ -41,61 +54,83 @@ struct Shape {
 }
 
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
-    let unnamed = |(_, pattern): &(&str, &str)| {
-        format!("(?:{})", ascii_boundaries(pattern).replace("(?P<a>", "(?:").replace("(?P<z>", "(?:"))
-    };
-    let any = Regex::new(&PATTERNS.iter().map(unnamed).collect::<Vec<_>>().join("|")).ok()?;
-    let shape = |&(kind, pattern): &(&str, &str)| {
+    let shape = |&(kind, _, pattern): &(&str, &[&str], &str)| {
         // A pattern may capture what stands around the secret and stays: `${a}` before it, `${z}` behind it.
         Some(Shape {
             pattern: Regex::new(&ascii_boundaries(pattern)).ok()?,
             mask: format!("${{a}}[masked {kind}]${{z}}"),
         })
     };
-    Some(Shapes { any, each: PATTERNS.iter().map(shape).collect::<Option<_>>()? })
+    let each = PATTERNS.iter().map(shape).collect::<Option<_>>()?;
+    let (hints, hinted): (Vec<&str>, _) = PATTERNS
+        .iter()
+        .enumerate()
+        .flat_map(|(shape, &(_, hints, _))| hints.iter().map(move |&hint| (hint, shape)))
+        .unzip();
+    let hints = AhoCorasick::builder().ascii_case_insensitive(true).build(hints).ok()?;
+    Some(Shapes { hints, hinted, each })
 });
 
-/// Tokens are ASCII. A boundary that knows all alphabets makes the search many times slower as soon as a text holds any other letter.
+/// Tokens are ASCII. A boundary that knows all alphabets makes the search many times slower as soon as a text holds any other letter, and
+/// hides a token that such a letter stands before.
 fn ascii_boundaries(pattern: &str) -> String {
     pattern.replace(r"\b", r"(?-u:\b)")
 }
 
-/// What a thing is, and how it looks. In JSON a newline is the two characters `\n`.
-const PATTERNS: &[(&str, &str)] = &[
+/// What a thing is, the hints one of which is in everything that looks like it, and how it looks. In JSON a newline is the two characters
+/// `\n`.
+const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "private key",
-        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----[^-]*(-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----)?",
+        &["private key"],
+        // To its end or, if that is missing, to the end of the string in which it stands.
+        r#"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----((?:[^"\\]|\\(?s:.))*?-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|(?:[^"\\]|\\(?s:.))*)"#,
     ),
-    ("age key", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
-    ("aws access key", r"\b(AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
-    ("aws secret key", r#"(?i)(?P<a>aws_?secret_?access_?key[\\"' ]*[:=][\\"' ]*)[A-Za-z0-9/+=]{40}"#),
-    ("github token", r"\bgh[opsur]_[A-Za-z0-9]{20,255}|\bgithub_pat_[A-Za-z0-9_]{20,255}"),
-    ("gitlab token", r"\bgl(pat|dt|rt|oas|ptt|cbt|ft|soat)-[A-Za-z0-9_.-]{20,}"),
-    ("slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}"),
-    ("slack webhook", r"(?P<a>hooks\.slack\.com/services/)[A-Za-z0-9/_-]{20,}"),
-    ("anthropic key", r"\bsk-ant-[A-Za-z0-9_-]{20,}"),
-    ("openai key", r"\bsk-(proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    ("google key", r"\bAIza[0-9A-Za-z_-]{35}"),
-    ("google token", r"\bya29\.[0-9A-Za-z_-]{20,}"),
-    ("stripe key", r"\b(sk|rk|whsec)_(live_|test_)?[0-9A-Za-z]{16,}"),
-    ("npm token", r"\bnpm_[A-Za-z0-9]{36}"),
-    ("pypi token", r"\bpypi-[A-Za-z0-9_-]{16,}"),
-    ("hugging face token", r"\bhf_[A-Za-z0-9]{30,}"),
-    ("sendgrid key", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    ("twilio key", r"\bSK[0-9a-f]{32}\b"),
-    ("digitalocean token", r"\bdo[opr]_v1_[a-f0-9]{64}"),
-    ("telegram token", r"\b[0-9]{8,10}:AA[0-9A-Za-z_-]{33}"),
-    ("palyra token", r"\bplr_[A-Za-z0-9_-]{16,}"),
-    ("json web token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("age key", &["age-secret-key-1"], r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
+    ("aws access key", &["akia", "asia", "abia", "acca"], r"\b(AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
+    (
+        "aws secret key",
+        &["aws_secret", "awssecret"],
+        r#"(?i)(?P<a>aws_?secret_?access_?key[\\"' ]*[:=][\\"' ]*)[A-Za-z0-9/+=]{40}"#,
+    ),
+    (
+        "github token",
+        &["gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_"],
+        r"\bgh[opsur]_[A-Za-z0-9]{20,255}|\bgithub_pat_[A-Za-z0-9_]{20,255}",
+    ),
+    (
+        "gitlab token",
+        &["glpat-", "gldt-", "glrt-", "gloas-", "glptt-", "glcbt-", "glft-", "glsoat-"],
+        r"\bgl(pat|dt|rt|oas|ptt|cbt|ft|soat)-[A-Za-z0-9_.-]{20,}",
+    ),
+    ("slack token", &["xox", "xapp-"], r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}"),
+    ("slack webhook", &["hooks.slack.com/services/"], r"(?P<a>hooks\.slack\.com/services/)[A-Za-z0-9/_-]{20,}"),
+    ("anthropic key", &["sk-ant-"], r"\bsk-ant-[A-Za-z0-9_-]{20,}"),
+    ("openai key", &["sk-"], r"\bsk-(proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    ("google key", &["aiza"], r"\bAIza[0-9A-Za-z_-]{35}"),
+    ("google token", &["ya29."], r"\bya29\.[0-9A-Za-z_-]{20,}"),
+    ("stripe key", &["sk_", "rk_", "whsec_"], r"\b(sk|rk|whsec)_(live_|test_)?[0-9A-Za-z]{16,}"),
+    ("npm token", &["npm_"], r"\bnpm_[A-Za-z0-9]{36}"),
+    ("pypi token", &["pypi-"], r"\bpypi-[A-Za-z0-9_-]{16,}"),
+    ("hugging face token", &["hf_"], r"\bhf_[A-Za-z0-9]{30,}"),
+    ("sendgrid key", &["sg."], r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("twilio key", &["sk"], r"\bSK[0-9a-f]{32}\b"),
+    ("digitalocean token", &["doo_v1_", "dop_v1_", "dor_v1_"], r"\bdo[opr]_v1_[a-f0-9]{64}"),
+    ("telegram token", &[":aa"], r"\b[0-9]{8,10}:AA[0-9A-Za-z_-]{33}"),
+    ("palyra token", &["plr_"], r"\bplr_[A-Za-z0-9_-]{16,}"),
+    ("json web token", &["eyj"], r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     (
         "credential",
+        &["authorization"],
         r"(?i)(?P<a>\bauthorization[\\]?[\x22']?\s*[:=]\s*[\\]?[\x22']?(bearer|basic|token)\s+)[A-Za-z0-9._~+/=-]{8,}",
     ),
-    ("password", r"(?P<a>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'\\]{0,100}:)[^\s/@\x22'\\]{3,200}(?P<z>@)"),
+    ("password", &["@"], r"(?P<a>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'\\]{0,100}:)[^\s/@\x22'\\]{3,200}(?P<z>@)"),
 ];
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -103,26 +138,61 @@ mod tests {
         assert!(SHAPES.is_some());
     }
 
-    #[test]
-    fn known_shapes_are_masked_and_their_surroundings_stay() {
+    /// One text of every known shape, where the secret in it begins, and what becomes of it.
+    fn samples() -> Vec<(String, String)> {
         let filler = "0aZ9".repeat(16);
-        let head = |n: usize| filler.chars().take(n).collect::<String>();
-        for (text, expected) in [
-            (format!("ghp_{}", head(36)), "[masked github token]".to_owned()),
-            (format!("key=AKIA{} ok", "ABCD".repeat(4)), "key=[masked aws access key] ok".to_owned()),
-            (format!("sk-ant-{}", head(40)), "[masked anthropic key]".to_owned()),
-            (format!("sk-proj-{}", head(40)), "[masked openai key]".to_owned()),
-            (format!("xoxb-{}", head(20)), "[masked slack token]".to_owned()),
-            (format!("plr_{}", head(32)), "[masked palyra token]".to_owned()),
-            (format!("a eyJ{0}.eyJ{0}.{0} z", head(12)), "a [masked json web token] z".to_owned()),
-            ("postgres://ada:hunter2@db/x".to_owned(), "postgres://ada:[masked password]@db/x".to_owned()),
-            (format!("Authorization: Bearer {}", head(20)), "Authorization: Bearer [masked credential]".to_owned()),
+        let some = |n: usize| filler.chars().take(n).collect::<String>();
+        let whole = |token: String, kind: &str| (token, format!("[masked {kind}]"));
+        let key = "-----BEGIN OPENSSH PRIVATE KEY-----\\nb3Bl\\n-----END OPENSSH PRIVATE KEY-----";
+        let encrypted =
+            "-----BEGIN RSA PRIVATE KEY-----\\nProc-Type: 4,ENCRYPTED\\n\\nb3Bl\\n-----END RSA PRIVATE KEY-----";
+        vec![
+            whole(key.to_owned(), "private key"),
+            whole(encrypted.to_owned(), "private key"),
+            whole(format!("AGE-SECRET-KEY-1{}", "QZ9".repeat(16)), "age key"),
+            whole(format!("AKIA{}", "ABCD".repeat(4)), "aws access key"),
+            (format!("AWS_SECRET_ACCESS_KEY={}", some(40)), "AWS_SECRET_ACCESS_KEY=[masked aws secret key]".to_owned()),
+            whole(format!("ghp_{}", some(36)), "github token"),
+            whole(format!("github_pat_{}", some(36)), "github token"),
+            whole(format!("glpat-{}", some(20)), "gitlab token"),
+            whole(format!("xoxb-{}", some(20)), "slack token"),
+            whole(format!("xapp-1-{}", some(20)), "slack token"),
             (
-                r"x -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY----- y".to_owned(),
-                "x [masked private key] y".to_owned(),
+                format!("hooks.slack.com/services/{}", some(24)),
+                "hooks.slack.com/services/[masked slack webhook]".to_owned(),
             ),
-        ] {
-            assert_eq!(masked(text), expected);
+            whole(format!("sk-ant-{}", some(40)), "anthropic key"),
+            whole(format!("sk-proj-{}", some(40)), "openai key"),
+            whole(format!("AIza{}", some(35)), "google key"),
+            whole(format!("ya29.{}", some(30)), "google token"),
+            whole(format!("sk_live_{}", some(24)), "stripe key"),
+            whole(format!("whsec_{}", some(24)), "stripe key"),
+            whole(format!("npm_{}", some(36)), "npm token"),
+            whole(format!("pypi-{}", some(20)), "pypi token"),
+            whole(format!("hf_{}", some(34)), "hugging face token"),
+            whole(format!("SG.{}.{}", some(20), some(40)), "sendgrid key"),
+            whole(format!("SK{}", "0af9".repeat(8)), "twilio key"),
+            whole(format!("dop_v1_{}", "0af9".repeat(16)), "digitalocean token"),
+            whole(format!("12345678:AA{}", some(33)), "telegram token"),
+            whole(format!("plr_{}", some(32)), "palyra token"),
+            whole(format!("eyJ{0}.eyJ{0}.{0}", some(12)), "json web token"),
+            (format!("Authorization: Bearer {}", some(20)), "Authorization: Bearer [masked credential]".to_owned()),
+            ("postgres://ada:hunter2@db/x".to_owned(), "postgres://ada:[masked password]@db/x".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn every_known_shape_is_masked_wherever_it_stands_and_its_surroundings_stay() {
+        for (kind, _, _) in PATTERNS {
+            let mask = format!("[masked {kind}]");
+            assert!(samples().iter().any(|(_, expected)| expected.contains(&mask)), "no sample of a {kind}");
+        }
+        for (token, expected) in samples() {
+            // Letters of other alphabets are no part of a token, so they do not hide one.
+            for (before, after) in [("", ""), ("key=", " ok"), ("\u{e9}", "\u{e9}"), ("\u{1f511}", " \u{65e5}\u{672c}")]
+            {
+                assert_eq!(masked(format!("{before}{token}{after}")), format!("{before}{expected}{after}"));
+            }
         }
     }
 
@@ -146,6 +216,32 @@ mod tests {
             ["cargo test --workspace", "sk-1", "https://example.org:8080/a@b", "task-list", "eyJ.x.y", "16:30:00"]
         {
             assert_eq!(masked(text.to_owned()), text);
+        }
+    }
+
+    #[test]
+    fn a_private_key_that_was_cut_off_takes_nothing_of_the_json_around_it_along() {
+        let text = r#"{"out":"a -----BEGIN PRIVATE KEY-----\nMI\"IE-b","exit":0}"#;
+        assert_eq!(masked(text.to_owned()), r#"{"out":"a [masked private key]","exit":0}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn json_stays_json_whatever_it_holds(
+            parts in prop::collection::vec((0..40_usize, "[ -~\n\u{e9}]{0,6}"), 0..6),
+        ) {
+            let samples = samples();
+            let cut = ["-----BEGIN PRIVATE KEY-----", "AWS_SECRET_ACCESS_KEY: ", "https://u:pw@", "Authorization: Basic "];
+            let strings: Vec<String> = parts
+                .iter()
+                .map(|(n, other)| {
+                    let known = samples.get(*n).map_or_else(|| cut[n % cut.len()], |(token, _)| token.as_str());
+                    format!("{other}{known}{other}")
+                })
+                .collect();
+            let text = serde_json::to_string(&strings).unwrap();
+            let read: Vec<String> = serde_json::from_str(&masked(text)).unwrap();
+            prop_assert_eq!(read.len(), strings.len());
         }
     }
 }
