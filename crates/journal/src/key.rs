@@ -11,10 +11,13 @@ use std::{
     sync::Arc,
 };
 
+use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use ed25519_dalek::SigningKey;
 use palyra_types::entropy::{Entropy, NoEntropy};
-use signed_note::{Note, Signer, StandardSigner, StandardVerifier, VerifierList, key_id, new_ed25519_verifier_key};
+use signed_note::{
+    Note, Signature, Signer, StandardSigner, StandardVerifier, VerifierList, key_id, new_ed25519_verifier_key,
+};
 use zeroize::Zeroizing;
 
 /// The file that holds the private key.
@@ -26,7 +29,9 @@ pub const VERIFY_KEY_FILE: &str = "verify.key";
 /// A signing key with its name, which is the journal's origin.
 #[derive(Clone)]
 pub struct JournalKey {
-    signer: Arc<StandardSigner>,
+    pair: Arc<Ed25519KeyPair>,
+    /// What a signature says it was made with.
+    id: u32,
     public: Arc<VerifyKey>,
 }
 
@@ -83,9 +88,12 @@ impl JournalKey {
         // `PRIVATE+KEY+name+hash+key`, where the key is base 64 and may hold a `+` itself.
         let seed = text.splitn(5, '+').nth(4).and_then(|seed| BASE64_STANDARD.decode(seed).ok()).map(Zeroizing::new);
         let seed: Option<&[u8; 32]> = seed.as_ref().and_then(|seed| seed.get(1..)?.try_into().ok());
-        let public = SigningKey::from_bytes(seed.ok_or(KeyError::Malformed)?).verifying_key();
+        let seed = seed.ok_or(KeyError::Malformed)?;
+        let public = SigningKey::from_bytes(seed).verifying_key();
+        let pair = Ed25519KeyPair::from_seed_and_public_key(seed, public.as_bytes());
+        let pair = Arc::new(pair.map_err(|_| KeyError::Malformed)?);
         let public = VerifyKey::parse(&new_ed25519_verifier_key(signer.name(), &public))?;
-        Ok(Self { signer: Arc::new(signer), public: Arc::new(public) })
+        Ok(Self { pair, id: signer.key_id(), public: Arc::new(public) })
     }
 
     /// The public half.
@@ -99,9 +107,10 @@ impl JournalKey {
     /// # Errors
     /// When the text cannot be the text of a note.
     pub fn sign(&self, text: &str) -> Result<String, KeyError> {
-        let mut note = Note::new(text.as_bytes(), &[]).map_err(|_| KeyError::NotSignable)?;
-        note.add_sigs(&[self.signer.as_ref()]).map_err(|_| KeyError::NotSignable)?;
-        String::from_utf8(note.to_bytes()).map_err(|_| KeyError::NotSignable)
+        let signature = self.pair.try_sign(text.as_bytes()).map_err(|_| KeyError::NotSignable)?;
+        let signature = Signature::new(self.public.name().to_owned(), self.id, signature.as_ref().to_vec());
+        let note = signature.and_then(|signature| Note::new(text.as_bytes(), &[signature]));
+        String::from_utf8(note.map_err(|_| KeyError::NotSignable)?.to_bytes()).map_err(|_| KeyError::NotSignable)
     }
 }
 
@@ -267,5 +276,13 @@ mod tests {
         assert!(matches!(other.public().open(&note), Err(KeyError::NotSigned)));
         assert!(matches!(key.public().open(&note.replacen('1', "2", 1)), Err(KeyError::NotSigned)));
         assert!(!format!("{key:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn a_signature_is_the_one_that_another_implementation_makes() {
+        let (key, private) = JournalKey::generate("a", &SystemEntropy).unwrap();
+        let mut note = Note::new(b"a\n1\n", &[]).unwrap();
+        note.add_sigs(&[&StandardSigner::new(&private).unwrap()]).unwrap();
+        assert_eq!(key.sign("a\n1\n").unwrap().as_bytes(), note.to_bytes());
     }
 }
