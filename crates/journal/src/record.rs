@@ -124,12 +124,6 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn link(new: &NewRecord, seq: u64, prev: Sha256Digest) -> Self {
-        let Subject { session, run, call, approval } = new.subject;
-        let time = new.time.unix_millis();
-        Self { v: VERSION, seq, time, kind: new.kind, prev, body: new.body.commitment(), session, run, call, approval }
-    }
-
     /// Reads a record in its canonical spelling.
     ///
     /// # Errors
@@ -145,33 +139,8 @@ impl Record {
     /// Canonical JSON (RFC 8785). Every value is a number or plain ASCII, so nothing needs escaping, and the keys stand sorted.
     #[must_use]
     pub fn canonical(&self) -> String {
-        let mut text = String::with_capacity(384);
-        text.push('{');
-        let mut id = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                text.push_str(key);
-                text.push_str(&value);
-                text.push_str("\",");
-            }
-        };
-        id("\"approval\":\"", self.approval.map(|id| id.to_string()));
-        id("\"body\":\"", Some(self.body.to_hex()));
-        id("\"call\":\"", self.call.map(|id| id.to_string()));
-        id("\"kind\":\"", Some(self.kind.as_str().to_owned()));
-        id("\"prev\":\"", Some(self.prev.to_hex()));
-        id("\"run\":\"", self.run.map(|id| id.to_string()));
-        text.push_str("\"seq\":");
-        text.push_str(&self.seq.to_string());
-        text.push(',');
-        if let Some(session) = self.session {
-            text.push_str("\"session\":\"");
-            text.push_str(&session.to_string());
-            text.push_str("\",");
-        }
-        text.push_str("\"time\":");
-        text.push_str(&self.time.to_string());
-        text.push_str(",\"v\":1}");
-        text
+        let Self { time, kind, body, .. } = *self;
+        Draft::spell(&Content { kind, subject: self.subject(), time, body }).link(self.seq, self.prev)
     }
 
     /// When it happened.
@@ -190,6 +159,80 @@ impl Record {
     #[must_use]
     pub fn hash(canonical: &str) -> Sha256Digest {
         leaf_hash(canonical.as_bytes())
+    }
+}
+
+/// A record in its canonical spelling, but for the two values that its place in the chain decides.
+///
+/// Whoever commits spells it, so that the one thread that writes only fills the gaps.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    before_prev: String,
+    before_seq: String,
+    rest: String,
+}
+
+impl Draft {
+    /// Everything that is known before the record has its place.
+    pub(crate) fn of(new: &NewRecord) -> Self {
+        let NewRecord { kind, subject, time, ref body } = *new;
+        Self::spell(&Content { kind, subject, time: time.unix_millis(), body: body.commitment() })
+    }
+
+    fn spell(content: &Content) -> Self {
+        let Subject { session, run, call, approval } = content.subject;
+        let mut before_prev = String::with_capacity(224);
+        before_prev.push('{');
+        if let Some(approval) = approval {
+            member(&mut before_prev, "approval", &approval.to_string());
+        }
+        member(&mut before_prev, "body", &content.body.to_hex());
+        if let Some(call) = call {
+            member(&mut before_prev, "call", &call.to_string());
+        }
+        member(&mut before_prev, "kind", content.kind.as_str());
+        before_prev.push_str("\"prev\":\"");
+        let mut before_seq = String::with_capacity(48);
+        before_seq.push_str("\",");
+        if let Some(run) = run {
+            member(&mut before_seq, "run", &run.to_string());
+        }
+        before_seq.push_str("\"seq\":");
+        let mut rest = String::with_capacity(80);
+        rest.push(',');
+        if let Some(session) = session {
+            member(&mut rest, "session", &session.to_string());
+        }
+        rest.push_str("\"time\":");
+        rest.push_str(&content.time.to_string());
+        rest.push_str(",\"v\":1}");
+        Self { before_prev, before_seq, rest }
+    }
+
+    /// The record in its place: behind the record of this hash.
+    pub(crate) fn link(&self, seq: u64, prev: Sha256Digest) -> String {
+        let mut text = String::with_capacity(384);
+        text.push_str(&self.before_prev);
+        text.push_str(&prev.to_hex());
+        text.push_str(&self.before_seq);
+        text.push_str(&seq.to_string());
+        text.push_str(&self.rest);
+        text
+    }
+}
+
+/// What a record says, wherever it stands.
+struct Content {
+    kind: RecordKind,
+    subject: Subject,
+    time: i64,
+    body: Sha256Digest,
+}
+
+/// Writes a member of an object, and the comma behind it.
+fn member(text: &mut String, key: &str, value: &str) {
+    for part in ["\"", key, "\":\"", value, "\","] {
+        text.push_str(part);
     }
 }
 
@@ -235,7 +278,7 @@ mod tests {
     fn record(subject: Subject) -> Record {
         let body = Body::new("{\"a\":1}".to_owned(), &SeededEntropy::new(1)).unwrap();
         let new = NewRecord { kind: RecordKind::ToolStarted, subject, time: Timestamp::from_unix_millis(1_000), body };
-        Record::link(&new, 7, genesis("palyra.local/x"))
+        Record::parse(&Draft::of(&new).link(7, genesis("palyra.local/x"))).unwrap()
     }
 
     #[test]

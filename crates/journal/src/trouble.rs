@@ -1,6 +1,7 @@
 //! What can be wrong with the disk, in words that say what to do.
 //!
-//! Guarantees: each trouble is told by its cause, not by text; every one of them means that nothing new may run.
+//! Guarantees: each trouble is told by its cause, not by text; every one of them means that what was to be written is not, so that what
+//! depends on it must not run.
 
 use std::path::PathBuf;
 
@@ -27,6 +28,9 @@ pub enum Trouble {
     /// Another process holds it.
     #[error("another process uses the journal in `{}`", .0.display())]
     InUse(PathBuf),
+    /// The disk and the database are well; they do not take this one thing.
+    #[error("the journal's database refuses it: {0}")]
+    Refused(String),
     /// The key does not fit or cannot sign.
     #[error("the journal's key cannot be used: {0}")]
     Key(String),
@@ -48,6 +52,7 @@ impl Trouble {
                 "stop the daemon and run `palyra journal verify` against a checkpoint that was saved elsewhere"
             }
             Self::InUse(_) => "stop the other daemon, or give this one a `PALYRA_HOME` of its own",
+            Self::Refused(_) => "others can be written; report this, with what it was about",
             Self::Key(_) => "check `signing.key` in the journal's directory",
             Self::Closed => "start the daemon again",
         }
@@ -62,11 +67,20 @@ impl Trouble {
 
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::Error as E;
         let text = error.to_string();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull,
             Some(ErrorCode::ReadOnly) => Self::ReadOnly,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(text),
+            // What is stored is not what was written.
+            None if matches!(
+                error,
+                E::FromSqlConversionFailure(..) | E::InvalidColumnType(..) | E::QueryReturnedNoRows | E::Utf8Error(..)
+            ) =>
+            {
+                Self::Damaged(text)
+            }
             _ => Self::Disk(text),
         }
     }

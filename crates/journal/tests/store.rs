@@ -9,9 +9,9 @@
 
 mod lab;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use lab::{Lab, pending, record, wait};
+use lab::{Lab, pending, record, said, wait};
 use palyra_journal::{
     CommitError, JournalStore, SqliteJournal, Transaction, Trouble, Trust,
     state::{ApprovalRow, ApprovalState, Change, Charge, Conflict, RunRow},
@@ -25,21 +25,18 @@ use palyra_types::{
 
 /// Commits 64 transactions at once, and says what came of each.
 fn at_once(lab: &Lab, journal: &Arc<SqliteJournal>, change: impl Fn(u64) -> Change) -> Vec<Result<u64, CommitError>> {
+    let transaction = |n| Transaction { records: vec![record(lab, n)], changes: vec![change(n)] };
+    all_at_once(journal, (0..64).map(transaction).collect())
+}
+
+fn all_at_once(journal: &Arc<SqliteJournal>, transactions: Vec<Transaction>) -> Vec<Result<u64, CommitError>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let tasks: Vec<_> = (0..64)
-        .map(|n| {
-            let transaction = Transaction { records: vec![record(lab, n)], changes: vec![change(n)] };
-            let journal = Arc::clone(journal);
-            runtime.spawn(async move { journal.commit(transaction).await.map(|committed| committed.first_seq) })
-        })
-        .collect();
-    runtime.block_on(async {
-        let mut outcomes = Vec::new();
-        for task in tasks {
-            outcomes.push(task.await.unwrap());
-        }
-        outcomes
-    })
+    let commit = |transaction| {
+        let journal = Arc::clone(journal);
+        runtime.spawn(async move { journal.commit(transaction).await.map(|committed| committed.first_seq) })
+    };
+    let tasks: Vec<_> = transactions.into_iter().map(commit).collect();
+    tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).collect()
 }
 
 fn question(lab: &Lab, n: u64) -> ApprovalRow {
@@ -99,6 +96,91 @@ fn conflicts_in_a_batch_do_not_touch_the_others() {
     assert_eq!(refused, Err(Conflict::Exists.into()));
     assert_eq!(wait(journal.approval(question(&lab, 90).id)), Ok(None));
     assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 33);
+}
+
+#[test]
+fn a_transaction_that_the_database_refuses_fails_alone() {
+    // Nothing that a caller says makes SQLite refuse it, as far as is known, so the database is made to.
+    let triggers = [
+        "CREATE TRIGGER no BEFORE INSERT ON approvals WHEN new.principal = 'agent:bad' BEGIN SELECT RAISE(ABORT, 'no'); END",
+        "CREATE TRIGGER no BEFORE INSERT ON records WHEN new.body LIKE '%agent:bad%' BEGIN SELECT RAISE(ABORT, 'no'); END",
+    ];
+    for trigger in triggers {
+        let lab = Lab::new();
+        let journal = Arc::new(lab.open());
+        lab.database().execute_batch(trigger).unwrap();
+        let transaction = |n: u64| {
+            let principal = if n % 8 == 3 { "agent:bad" } else { "agent:a" };
+            let row = ApprovalRow { principal: principal.to_owned(), ..question(&lab, n) };
+            let records = vec![record(&lab, n), said(&lab, n, format!("{{\"by\":\"{principal}\"}}"))];
+            Transaction { records, changes: vec![Change::AddApproval { row, limits: pending(100, 100) }] }
+        };
+        let outcomes = all_at_once(&journal, (0..64).map(transaction).collect());
+        let (mut numbers, mut refused) = (Vec::new(), Vec::new());
+        for (n, outcome) in (0..).zip(outcomes) {
+            match outcome {
+                Ok(number) => numbers.push(number),
+                Err(CommitError::Unwritable(Trouble::Refused(_))) => refused.push(n),
+                other => panic!("{n}: {other:?}"),
+            }
+        }
+        assert_eq!(refused, (0..64_u64).filter(|n| n % 8 == 3).collect::<Vec<_>>(), "{trigger}");
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..56).map(|n| 1 + 2 * n).collect::<Vec<_>>(), "{trigger}");
+        // Nothing is wrong with the journal, and nothing of what was refused is in it.
+        assert_eq!(journal.trouble(), None);
+        assert_eq!(wait(journal.approval(question(&lab, 3).id)), Ok(None));
+        assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 1 + 2 * 56);
+    }
+}
+
+#[test]
+fn a_stored_value_that_cannot_be_understood_troubles_only_who_needs_it() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let add = |n| Change::AddApproval { row: question(&lab, n), limits: pending(100, 100) };
+    at_once(&lab, &journal, add);
+    let harm = format!("UPDATE approvals SET state = 'nonsense' WHERE id = '{}'", question(&lab, 7).id);
+    lab.database().execute_batch(&harm).unwrap();
+    let outcomes = at_once(&lab, &journal, |n| Change::MoveApproval {
+        id: question(&lab, n).id,
+        from: ApprovalState::Pending,
+        to: ApprovalState::Denied,
+        document: None,
+    });
+    for (n, outcome) in outcomes.iter().enumerate() {
+        let refused = matches!(outcome, Err(CommitError::Unwritable(Trouble::Refused(_))));
+        assert_eq!((refused, outcome.is_ok()), (n == 7, n != 7), "{n}: {outcome:?}");
+    }
+    assert_eq!(journal.trouble(), None);
+    assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 1 + 64 + 63);
+}
+
+#[test]
+fn whoever_gives_up_waiting_keeps_no_answer_from_the_others() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    for round in 0..20 {
+        let tasks: Vec<_> = (0..64_u64)
+            .map(|n| {
+                let transaction = Transaction { records: vec![record(&lab, n)], changes: Vec::new() };
+                let journal = Arc::clone(&journal);
+                runtime.spawn(async move {
+                    let commit = journal.commit(transaction);
+                    // Every third one waits for as good as nothing.
+                    let patience = if n % 3 == 0 { Duration::from_micros(n * round) } else { Duration::from_secs(20) };
+                    tokio::time::timeout(patience, commit).await.map(|outcome| outcome.unwrap().first_seq)
+                })
+            })
+            .collect();
+        for (n, task) in (0..64).zip(tasks) {
+            let outcome = runtime.block_on(task).unwrap();
+            assert!(outcome.is_ok() || n % 3 == 0, "{n} heard nothing");
+        }
+    }
+    // Whether somebody waits or not, what was handed over is written.
+    assert_eq!(verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap().records, 1 + 20 * 64);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Guarantees: a change that does not find what it expects changes nothing and says what it found.
 
 use palyra_types::id::{ApprovalId, CallId, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::rows;
 use crate::{
@@ -17,12 +17,58 @@ use crate::{
 /// What stops a change.
 pub(super) enum Stop {
     Conflict(Conflict),
+    Hitch(Hitch),
+}
+
+/// Why SQLite does not do something.
+pub(super) enum Hitch {
+    /// It does not take this one thing, and would take others.
+    Refused(String),
+    /// Something is wrong with the database or the disk, and whatever comes next would fare no better.
     Trouble(Trouble),
+}
+
+impl From<rusqlite::Error> for Hitch {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            // Without a code it is a stored value that cannot be understood, which matters to whoever needs it only.
+            None
+            | Some(
+                ErrorCode::ConstraintViolation
+                | ErrorCode::ParameterOutOfRange
+                | ErrorCode::TooBig
+                | ErrorCode::TypeMismatch
+                | ErrorCode::Unknown,
+            ) => Self::Refused(error.to_string()),
+            Some(_) => Self::Trouble(error.into()),
+        }
+    }
+}
+
+impl From<Trouble> for Hitch {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<Hitch> for Trouble {
+    fn from(hitch: Hitch) -> Self {
+        match hitch {
+            Hitch::Refused(why) => Self::Refused(why),
+            Hitch::Trouble(trouble) => trouble,
+        }
+    }
+}
+
+impl From<Hitch> for Stop {
+    fn from(hitch: Hitch) -> Self {
+        Self::Hitch(hitch)
+    }
 }
 
 impl From<rusqlite::Error> for Stop {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Trouble(error.into())
+        Self::Hitch(error.into())
     }
 }
 

@@ -19,8 +19,9 @@ use tokio::sync::oneshot;
 
 use super::{
     DATABASE_FILE,
+    queue::{Inlet, Job},
     schema::open_for_reading,
-    writer::{Job, Writer},
+    writer::Writer,
 };
 use crate::{
     keep::{Erased, Keeping, Maintained, Selection},
@@ -55,7 +56,7 @@ pub(super) struct Keeper {
     pub(super) directory: PathBuf,
     pub(super) key: JournalKey,
     pub(super) keeping: Keeping,
-    pub(super) jobs: mpsc::Sender<Job>,
+    pub(super) jobs: Inlet,
     pub(super) load: Arc<Load>,
     /// Every body before this record that age erases is erased.
     pub(super) aged: u64,
@@ -137,7 +138,7 @@ impl Keeper {
         let job = Job::Maintain(Box::new(move |writer| {
             let _ = reply.send(step(writer));
         }));
-        self.jobs.send(job).map_err(|_| Trouble::Closed)?;
+        self.jobs.put(job)?;
         answer.recv().map_err(|_| Trouble::Closed)?
     }
 }

@@ -3,14 +3,18 @@
 //! Guarantees: what [`JournalStore`](crate::store::JournalStore) promises; one process at a time; a database that is not the one that was
 //! signed last does not open.
 
+mod answers;
 mod apply;
 pub(crate) mod archive;
+mod batch;
 mod erase;
 mod files;
 mod head;
 mod keeper;
 mod open;
+mod queue;
 mod reader;
+mod ready;
 mod rows;
 mod schema;
 mod seal;
@@ -36,12 +40,14 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{broadcast, oneshot};
 
 use self::{
+    answers::question,
     files::diagnosed,
     keeper::{Errand, Keeper, Load},
     open::{Existing, Open},
+    queue::{Inlet, Job, queue},
     reader::{Reader, records},
     tiles::Tiles,
-    writer::{Job, Parts, SharedTrouble, Writer},
+    writer::{Parts, SharedTrouble, Writer},
 };
 use crate::{
     export::{Bundle, ExportError, Extent, export},
@@ -67,7 +73,7 @@ pub struct SqliteJournal {
     directory: PathBuf,
     node: NodeId,
     key: JournalKey,
-    jobs: mpsc::Sender<Job>,
+    jobs: Inlet,
     errands: mpsc::Sender<Errand>,
     load: Arc<Load>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
@@ -111,7 +117,7 @@ impl SqliteJournal {
         let reader = Mutex::new(Reader::at(&path, open.database())?);
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
-        let ((jobs, queue), (errands, requests)) = (mpsc::channel(), mpsc::channel());
+        let ((jobs, outlet), (errands, requests)) = (queue(), mpsc::channel());
         let parts = Parts {
             path,
             node,
@@ -139,7 +145,7 @@ impl SqliteJournal {
             counted: false,
         };
         let threads = Mutex::new(vec![
-            thread("palyra-journal", move || writer.run(&queue))?,
+            thread("palyra-journal", move || writer.run(&outlet))?,
             thread("palyra-keeper", move || keeper.run(&requests))?,
         ]);
         let directory = directory.to_owned();
@@ -211,11 +217,11 @@ impl JournalStore for SqliteJournal {
     }
 
     fn commit(&self, transaction: Transaction) -> Later<'_, Result<Committed, CommitError>> {
-        let (reply, answer) = oneshot::channel();
-        let sent = self.jobs.send(Job::Commit(transaction, reply));
+        let (asker, question) = question();
+        let sent = self.jobs.put(Job::Commit((transaction.into(), asker)));
         Box::pin(async move {
-            sent.map_err(|_| Trouble::Closed)?;
-            answer.await.map_err(|_| Trouble::Closed)?
+            sent?;
+            question.answer().await
         })
     }
 
@@ -334,8 +340,7 @@ impl Drop for SqliteJournal {
             let _ = keeper.join();
         }
         // What was handed over is still written; then the thread ends, and with it the use of the files.
-        let (done, _) = oneshot::channel();
-        let _ = self.jobs.send(Job::Close(done));
+        let _ = self.jobs.put(Job::Close);
         if let Some(writer) = threads.pop() {
             let _ = writer.join();
         }

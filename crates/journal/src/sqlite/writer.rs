@@ -1,46 +1,37 @@
 //! The one thread that writes: takes what waits, writes it as one batch, syncs once, and tells everybody.
 //!
-//! Guarantees: a caller hears `Ok` only after the sync that made its transaction durable; a conflict in one transaction does not touch the
-//! others of its batch; after any failure nothing is kept in memory that is not on disk, and the next attempt starts from what the disk holds.
+//! Guarantees: a caller hears `Ok` only after the sync that made its transaction durable; a transaction that conflicts, or that SQLite does
+//! not take, does not touch the others of its batch; after any failure nothing is kept in memory that is not on disk, and the next attempt
+//! starts from what the disk holds.
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc, RwLock,
-        atomic::Ordering,
-        mpsc::{Receiver, RecvTimeoutError, Sender},
-    },
+    sync::{Arc, RwLock, atomic::Ordering, mpsc::Sender},
     time::{Duration, Instant},
 };
 
 use palyra_types::{Clock, Entropy, Sha256Digest, Timestamp, id::NodeId};
 use rusqlite::Connection;
 use serde_json::json;
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::broadcast;
 
 use super::{
-    apply::number,
+    answers::Untold,
+    apply::{Hitch, number},
+    batch::{Batch, CHUNK, LONGEST_WAIT},
     files::{Identity, diagnosed},
     keeper::{Errand, Load},
-    open::{Existing, News, Open, Written},
+    open::{Existing, Open, Written},
+    queue::{Job, Outlet},
+    ready::{Ready, ReadyRecord},
 };
 use crate::{
     body::Body,
     key::JournalKey,
     record::{NewRecord, RecordKind, Subject},
-    store::{CommitError, Committed, Event, Transaction},
+    store::{CommitError, Event},
     trouble::Trouble,
 };
-
-/// Something for the writer to do.
-pub(super) enum Job {
-    /// Commit a transaction.
-    Commit(Transaction, oneshot::Sender<Result<Committed, CommitError>>),
-    /// Do something with the connection between two batches.
-    Maintain(Box<dyn FnOnce(&mut Writer) + Send>),
-    /// Finish what waits and end.
-    Close(oneshot::Sender<()>),
-}
 
 /// What is known about the disk, for everybody to read.
 pub(super) type SharedTrouble = Arc<RwLock<Option<Trouble>>>;
@@ -64,6 +55,10 @@ pub(super) struct Writer {
     /// What is known to be durable: at least this many records, the last of which has this hash.
     durable: (u64, Sha256Digest),
     outage: Option<Outage>,
+    /// How many commit at the same time, as the last batch showed.
+    crowd: usize,
+    /// Those of the last batch who do not know yet what came of it.
+    untold: Untold,
 }
 
 /// A time in which nothing could be written.
@@ -73,15 +68,13 @@ struct Outage {
     refused: u64,
 }
 
-type Waiting = (Transaction, oneshot::Sender<Result<Committed, CommitError>>);
-
 impl Writer {
     /// A writer for a journal that is open.
     pub(super) fn new(parts: Parts, open: Open) -> Self {
         let Parts { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes } = parts;
         let durable = (open.head.tree.size(), open.head.last);
         let database = open.database();
-        let (open, outage) = (Some(open), None);
+        let (open, outage, crowd) = (Some(open), None, 1);
         Self {
             path,
             node,
@@ -97,6 +90,8 @@ impl Writer {
             database,
             durable,
             outage,
+            crowd,
+            untold: Untold::default(),
         }
     }
 
@@ -104,99 +99,68 @@ impl Writer {
     pub(super) fn begin(&mut self) -> Result<(), Trouble> {
         let body = json!({ "origin": self.key.public().name(), "key": self.key.public().text() });
         let record = self.record(RecordKind::JournalCreated, &body)?;
-        self.write(&[Transaction { records: vec![record], changes: Vec::new() }])?;
+        self.write(&mut Batch::of(Ready { records: vec![record], changes: Vec::new() }))?;
         Ok(())
     }
 
-    /// Works until it is told to end, or nobody is left who could tell it.
-    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        // The sizes of the last two batches. Together they are about how many write at the same time.
-        let (mut last, mut before) = (1, 1);
+    /// Works until it is told to end.
+    pub(super) fn run(mut self, jobs: &Outlet) {
         loop {
-            let first = match jobs.recv_timeout(RETRY) {
-                Ok(job) => job,
-                Err(RecvTimeoutError::Timeout) => {
-                    if self.outage.is_some() {
-                        self.commit(Vec::new());
-                    }
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let mut batch = Vec::with_capacity(last);
-            let mut other = self.take(first, &mut batch);
-            // Half of them prepare their next records while the other half's are synced. Fewer than half in a batch waste a sync, so a batch
-            // waits a little for the rest of its half.
-            let half = (last + before).div_ceil(2);
-            let patience = Instant::now() + LONGEST_WAIT;
-            while other.is_none() && batch.len() < LARGEST_BATCH {
-                let left = patience.saturating_duration_since(Instant::now());
-                let next = match jobs.try_recv() {
-                    Ok(job) => Some(job),
-                    Err(_) if batch.len() < half => jobs.recv_timeout(left.min(LINGER)).ok(),
-                    Err(_) => None,
-                };
-                let Some(job) = next else { break };
-                other = self.take(job, &mut batch);
+            if !self.untold.is_empty() {
+                // The one who was told tells the others meanwhile, and they come back.
+                jobs.linger(CHUNK, Instant::now() + LONGEST_WAIT);
+                self.untold.tell();
             }
-            (last, before) = (batch.len().max(1), last);
-            self.commit(batch);
-            match other {
-                Some(Job::Maintain(work)) => work(&mut self),
-                Some(Job::Close(done)) => {
-                    let _ = done.send(());
-                    return;
+            // While nothing can be written, it is tried again and again, whether anybody asks or not.
+            jobs.wait(self.outage.as_ref().map(|_| RETRY));
+            match self.commit(Batch::begin(jobs, self.crowd), jobs) {
+                Some(Job::Maintain(work)) => {
+                    self.untold.tell();
+                    work(&mut self);
                 }
-                Some(Job::Commit(..)) | None => {}
+                Some(Job::Close) => break,
+                Some(Job::Commit(_)) | None => {}
             }
         }
+        self.untold.tell();
     }
 
-    /// Puts a commit into the batch; anything else ends the batch.
-    #[expect(clippy::unused_self, reason = "reads as what the writer does")]
-    fn take(&self, job: Job, batch: &mut Vec<Waiting>) -> Option<Job> {
-        match job {
-            Job::Commit(transaction, reply) => {
-                batch.push((transaction, reply));
-                None
-            }
-            other => Some(other),
+    /// Commits a batch, begins to answer those who wait for it, and returns what comes next.
+    fn commit(&mut self, mut batch: Batch<'_>, jobs: &Outlet) -> Option<Job> {
+        if batch.len() == 0 && self.outage.is_none() {
+            return batch.end().1;
         }
-    }
-
-    /// Commits a batch and answers everybody in it.
-    fn commit(&mut self, batch: Vec<Waiting>) {
-        if batch.is_empty() && self.outage.is_none() {
-            return;
-        }
-        let (transactions, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        match self.write(&transactions) {
+        let written = self.write(&mut batch);
+        // Those who were in this batch may come back together, as may those who came meanwhile.
+        self.crowd = batch.len().max(jobs.len());
+        let refused = batch.len();
+        let (waiting, then) = batch.end();
+        let answers: Vec<_> = match written {
             Ok((outcomes, news)) => {
                 // Subscribers hear first: whoever committed and asks them finds that they know.
                 if !news.events.is_empty() {
                     let _ = self.events.send(Arc::new(news.events));
                 }
-                for (outcome, reply) in outcomes.into_iter().zip(replies) {
-                    let _ = reply.send(outcome.map_err(CommitError::from));
-                }
                 self.weigh(news.bytes);
+                waiting.zip(outcomes).map(|((asker, spent), outcome)| (asker, spent, outcome)).collect()
             }
             Err(trouble) => {
                 let trouble = diagnosed(trouble, &self.path);
-                self.note(&trouble, replies.len());
-                for reply in replies {
-                    let _ = reply.send(Err(CommitError::Unwritable(trouble.clone())));
-                }
+                self.note(&trouble, refused);
+                let refusal = || Err(CommitError::Unwritable(trouble.clone()));
+                waiting.map(|(asker, spent)| (asker, spent, refusal())).collect()
             }
-        }
+        };
+        self.untold = Untold::begin(answers);
+        then
     }
 
     /// Writes a batch in one database transaction. On error nothing of it counts, and the connection is given up.
-    fn write(&mut self, transactions: &[Transaction]) -> Result<Written, Trouble> {
+    fn write(&mut self, batch: &mut Batch<'_>) -> Result<Written, Trouble> {
         self.reopen()?;
         let recovered = self.recovery_record()?;
         let written = match &mut self.open {
-            Some(open) => open.write(self.node, &self.key, transactions, recovered),
+            Some(open) => open.write(self.node, &self.key, batch, recovered.as_ref()),
             None => Err(Trouble::Closed),
         };
         match written {
@@ -237,7 +201,7 @@ impl Writer {
         Ok(())
     }
 
-    fn recovery_record(&self) -> Result<Option<NewRecord>, Trouble> {
+    fn recovery_record(&self) -> Result<Option<ReadyRecord>, Trouble> {
         let Some(outage) = &self.outage else { return Ok(None) };
         let body = json!({
             "since": outage.since,
@@ -250,9 +214,9 @@ impl Writer {
     }
 
     /// A record of the journal about itself.
-    fn record(&self, kind: RecordKind, body: &serde_json::Value) -> Result<NewRecord, Trouble> {
+    fn record(&self, kind: RecordKind, body: &serde_json::Value) -> Result<ReadyRecord, Trouble> {
         let body = Body::of(body, self.entropy.as_ref()).map_err(|error| Trouble::Disk(error.to_string()))?;
-        Ok(NewRecord { kind, subject: Subject::default(), time: self.clock.now(), body })
+        Ok(NewRecord { kind, subject: Subject::default(), time: self.clock.now(), body }.into())
     }
 
     fn note(&mut self, trouble: &Trouble, refused: usize) {
@@ -277,17 +241,10 @@ impl Writer {
         work: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> Result<(), Trouble> {
         let record = self.record(kind, body)?;
-        let (node, key, load) = (self.node, self.key.clone(), Arc::clone(&self.load));
-        let events = self.in_between(|open| {
-            open.transaction(&key, |open| {
-                work(&open.connection)?;
-                let mut news = News { node, events: Vec::new(), bytes: 0 };
-                open.append(&record, &mut news)?;
-                Ok(news)
-            })
-        })?;
-        load.live.fetch_add(events.bytes, Ordering::SeqCst);
-        let _ = self.events.send(Arc::new(events.events));
+        let (node, key) = (self.node, self.key.clone());
+        let news = self.in_between(|open| open.keep(node, &key, &record, work))?;
+        self.load.live.fetch_add(news.bytes, Ordering::SeqCst);
+        let _ = self.events.send(Arc::new(news.events));
         Ok(())
     }
 
@@ -298,21 +255,25 @@ impl Writer {
     }
 
     /// Does something with the database between two batches.
-    fn in_between<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    fn in_between<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, Hitch>) -> Result<T, Trouble> {
         // While nothing can be written, calls come first; the keeper tries again.
         if let Some(outage) = &self.outage {
             return Err(outage.trouble.clone());
         }
-        let done = self.reopen().and_then(|()| work(self.open.as_mut().ok_or(Trouble::Closed)?));
-        let done = done.map_err(|trouble| diagnosed(trouble, &self.path));
-        match &done {
-            Ok(_) => self.remember(),
-            Err(trouble) => {
+        let opened = self.reopen().map_err(Hitch::from);
+        match opened.and_then(|()| work(self.open.as_mut().ok_or(Trouble::Closed)?)) {
+            Ok(done) => {
+                self.remember();
+                Ok(done)
+            }
+            Err(Hitch::Refused(why)) => Err(Trouble::Refused(why)),
+            Err(Hitch::Trouble(trouble)) => {
+                let trouble = diagnosed(trouble, &self.path);
                 self.open = None;
-                self.note(trouble, 0);
+                self.note(&trouble, 0);
+                Err(trouble)
             }
         }
-        done
     }
 
     fn remember(&mut self) {
@@ -346,12 +307,3 @@ pub(super) struct Parts {
 
 /// How often writing is tried again while it does not work.
 const RETRY: Duration = Duration::from_millis(500);
-
-/// How long a batch waits for the next record. Short against a sync.
-const LINGER: Duration = Duration::from_micros(60);
-
-/// How long a batch waits for all of them together.
-const LONGEST_WAIT: Duration = Duration::from_millis(1);
-
-/// A batch is no larger than this, so that nobody waits for thousands of others.
-const LARGEST_BATCH: usize = 1_024;
