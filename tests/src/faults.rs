@@ -23,6 +23,7 @@ use tokio::sync::{Notify, broadcast};
 #[derive(Default)]
 pub struct Faults {
     commits: Mutex<Option<CommitFault>>,
+    lies: Mutex<Option<Which>>,
     reads: Mutex<Option<ReadFault>>,
     hold: Mutex<Option<(Which, Arc<Hold>)>>,
 }
@@ -54,6 +55,11 @@ impl Faults {
     /// Commits fail where this says so. It may do other things on the way.
     pub fn fail_commits(&self, fault: impl FnMut(&Transaction) -> Option<Trouble> + Send + 'static) {
         *lock(&self.commits) = Some(Box::new(fault));
+    }
+
+    /// The next commit of this kind is written, and reported as one that could not be.
+    pub fn lie_about_commit(&self, which: impl Fn(&Transaction) -> bool + Send + 'static) {
+        *lock(&self.lies) = Some(Box::new(which));
     }
 
     /// Reads fail where this says so, by the name of the method.
@@ -108,13 +114,15 @@ impl JournalStore for FaultyStore {
         if let Some(trouble) = lock(&self.faults.commits).as_mut().and_then(|fault| fault(&transaction)) {
             return Box::pin(std::future::ready(Err(CommitError::Unwritable(trouble))));
         }
+        let lie = lock(&self.faults.lies).take_if(|which| which(&transaction)).is_some();
         let held = lock(&self.faults.hold).take_if(|(which, _)| which(&transaction));
         Box::pin(async move {
             if let Some((_, hold)) = held {
                 hold.reached.notify_one();
                 hold.go.notified().await;
             }
-            self.journal.commit(transaction).await
+            let committed = self.journal.commit(transaction).await;
+            if lie { Err(CommitError::Unwritable(Trouble::Disk("a fault".to_owned()))) } else { committed }
         })
     }
 

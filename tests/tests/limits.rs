@@ -176,9 +176,9 @@ async fn a_daemon_that_stops_attests_what_runs_and_leaves_what_was_accepted_to_t
         attached.await.unwrap(),
         Err(Refusal::Cancelled(CancelCause::Withdrawn("the daemon is stopping".to_owned())))
     );
-    assert_eq!(accepted.outcome.await.unwrap(), Err(Refusal::Cancelled(CancelCause::Stopping)));
+    assert_eq!(accepted.outcome.await.unwrap(), Err(Refusal::Stopping { goes_on: true }));
     let refused = lab.gate.run(lab.command(["true"])).await;
-    assert_eq!(refused, Err(Refusal::Cancelled(CancelCause::Stopping)));
+    assert_eq!(refused, Err(Refusal::Stopping { goes_on: false }));
     let next = lab.crash().await;
     assert_eq!(next.gate.recover().await.unwrap(), Recovered { resumed: 1, ..Recovered::default() });
     let pending = next.asked(1).await;

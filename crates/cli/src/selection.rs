@@ -120,7 +120,8 @@ struct WorkspaceEntry {
 }
 
 /// The sections of the configuration that belong to other parts of Palyra.
-const OTHER_SECTIONS: &[&str] = &["listen", "sandbox", "egress", "approvals", "budget", "vault", "provider", "mcp"];
+const OTHER_SECTIONS: &[&str] =
+    &["listen", "sandbox", "egress", "approvals", "budget", "calls", "vault", "provider", "mcp"];
 
 impl ConfigFile {
     fn read(path: &Path) -> Result<Self, Failure> {

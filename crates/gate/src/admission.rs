@@ -2,10 +2,11 @@
 //!
 //! Guarantees: no more than the configured number of calls run, and of those no more than a share for one principal; the others wait for
 //! their turn, first come, first served. Reading proposals takes turns too, so that a flood of them holds up nobody's threads. Whoever has
-//! too many calls under way that wait for no person is turned away before anything of the next is read or written.
+//! too many calls under way, not counting those that a person is or was asked about, is turned away before anything of the next is read or written.
 
 use std::{
     collections::HashMap,
+    num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -29,13 +30,14 @@ struct Share {
     /// Everything that keeps this entry.
     users: usize,
     running: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
 }
 
 impl Admission {
     pub(crate) fn new(config: CallsConfig) -> Arc<Self> {
         Arc::new(Self {
             config,
-            running: Arc::new(Semaphore::new(config.most_running)),
+            running: Arc::new(Semaphore::new(size(config.most_running))),
             reading: Arc::new(Semaphore::new(READING)),
             shares: Mutex::default(),
         })
@@ -43,7 +45,7 @@ impl Admission {
 
     /// Lets a call of this principal in, unless it has too many under way; then says how many may be.
     pub(crate) fn enter(self: &Arc<Self>, principal: &Principal) -> Result<Place, usize> {
-        let most = self.config.most_under_way_of_one;
+        let most = size(self.config.most_under_way_of_one);
         let kept = self.keep(principal);
         let entered = self.with(&kept.name, |share| {
             let fits = share.under_way < most;
@@ -71,8 +73,11 @@ impl Admission {
     }
 
     /// Waits for a turn to read a proposal.
-    pub(crate) async fn reading(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.reading).acquire_owned().await.ok()
+    pub(crate) async fn reading(self: &Arc<Self>, principal: &Principal) -> Option<Turn> {
+        let kept = self.keep(principal);
+        let own = Arc::clone(&kept.reading).acquire_owned().await.ok()?;
+        let shared = Arc::clone(&self.reading).acquire_owned().await.ok()?;
+        Some(Turn { _own: own, _shared: shared, _kept: kept })
     }
 
     fn keep(self: &Arc<Self>, principal: &Principal) -> Kept {
@@ -81,10 +86,12 @@ impl Admission {
         let share = shares.entry(name.clone()).or_insert_with(|| Share {
             under_way: 0,
             users: 0,
-            running: Arc::new(Semaphore::new(self.config.most_running_of_one)),
+            running: Arc::new(Semaphore::new(size(self.config.most_running_of_one))),
+            reading: Arc::new(Semaphore::new(READING_OF_ONE)),
         });
         share.users += 1;
-        Kept { running: Arc::clone(&share.running), admission: Arc::clone(self), name }
+        let (running, reading) = (Arc::clone(&share.running), Arc::clone(&share.reading));
+        Kept { running, reading, admission: Arc::clone(self), name }
     }
 
     fn with<T>(&self, name: &str, change: impl FnOnce(&mut Share) -> T) -> T
@@ -107,7 +114,7 @@ impl Drop for Place {
     }
 }
 
-/// A turn to run, until it is dropped.
+/// A turn to run or to read, until it is dropped.
 pub(crate) struct Turn {
     _own: OwnedSemaphorePermit,
     _shared: OwnedSemaphorePermit,
@@ -119,6 +126,7 @@ struct Kept {
     admission: Arc<Admission>,
     name: String,
     running: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
 }
 
 impl Drop for Kept {
@@ -133,8 +141,15 @@ impl Drop for Kept {
     }
 }
 
+fn size(limit: NonZeroU32) -> usize {
+    usize::try_from(limit.get()).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS)
+}
+
 /// How many proposals are read at the same time. Reading is short, and mostly waits for the disk.
 const READING: usize = 32;
+
+/// How many of them may be one principal's.
+const READING_OF_ONE: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -145,7 +160,12 @@ mod tests {
     }
 
     fn admission() -> Arc<Admission> {
-        Admission::new(CallsConfig { most_running: 3, most_running_of_one: 2, most_under_way_of_one: 2 })
+        let some = |limit| NonZeroU32::new(limit).unwrap();
+        Admission::new(CallsConfig {
+            most_running: some(3),
+            most_running_of_one: some(2),
+            most_under_way_of_one: some(2),
+        })
     }
 
     #[tokio::test]

@@ -1,18 +1,22 @@
 //! Conducts one call along its path. Read this first.
 //!
-//! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for two: a call whose id was used
-//! before, because its record would stand in another call's story, and one of a principal that has too many under way, because a flood
-//! would fill the disk. What was begun is attested.
+//! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for these: a call whose id was used
+//! before, because its record would stand in another call's story; one of a principal that has too many under way, because a flood would
+//! fill the disk; and one that finds the gate closing or the journal in trouble. What was begun is attested.
 
 use std::{sync::Arc, time::Duration};
 
 use palyra_journal::{
-    CommitError, NewRecord, RecordKind, Subject,
+    CommitError, NewRecord, RecordKind, StoredRecord, Subject,
+    mask::masked,
     state::{CallRow, CallState, Change, Charge, Conflict, RunRow},
 };
 use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
-use palyra_types::{AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp, id::AttestationId};
-use serde::Serialize;
+use palyra_types::{
+    AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp,
+    id::{AttestationId, CallId},
+};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -40,6 +44,10 @@ use crate::{
 pub(crate) struct Judged {
     pub(crate) proposal: ToolProposal,
     pub(crate) proposed_at: Timestamp,
+    /// As of when it was judged.
+    judged_at: Timestamp,
+    /// The state of policies and postures that it was judged by.
+    version: u64,
     pub(crate) definition: Sha256Digest,
     pub(crate) intent: Intent,
     pub(crate) decision: ToolDecision,
@@ -79,15 +87,15 @@ pub(crate) struct Begun {
     facts: Arc<CallFacts>,
     plan: Plan,
     executor: Executor,
-    /// What is about to run, worked out once more from what is at hand.
+    /// The digest of what is about to run, worked out from the very values that are handed to the executor.
     found: Option<Sha256Digest>,
 }
 
 /// Why a call has not begun.
 pub(crate) enum Hitch {
     Refused(Refusal),
-    /// The standing approval that it was to use was ended meanwhile.
-    GrantEnded,
+    /// Something that it was judged by is not so any more: policies, postures, or the standing approval that it was to use.
+    JudgeAgain,
 }
 
 impl From<Refusal> for Hitch {
@@ -164,16 +172,11 @@ impl Inner {
                     }
                     let mut changes = vec![Change::AddCall(self.call_row(&proposal, CallState::Started))];
                     changes.extend(cached.as_ref().map(|cached| Change::UseGrant(cached.id)));
-                    let by = |cached: CachedApproval| Approver {
-                        by: cached.by,
-                        approval: cached.id,
-                        covers: Some(cached.covers),
-                    };
+                    let by = |cached: CachedApproval| Approver::new(cached.by, cached.id, Some(cached.covers));
                     let start = Start { records: self.opening(&judged)?, changes, approver: cached.map(by) };
                     match self.write_start(&judged, &start, &ear.cancel).await {
                         Ok(begun) => return self.carry_out(judged, begun, &ear.cancel, durable).await,
-                        // It is not among the standing ones any more: look again, and ask if nothing else covers the call.
-                        Err(Hitch::GrantEnded) => {}
+                        Err(Hitch::JudgeAgain) => {}
                         // What cannot be recorded, or is recorded already, is not recorded again.
                         Err(Hitch::Refused(refusal @ (Refusal::Journal(_) | Refusal::Repeated))) => {
                             return Err(refusal);
@@ -187,8 +190,13 @@ impl Inner {
     }
 
     /// Judges a proposal and looks whether a standing approval covers it.
-    async fn decide(self: &Arc<Self>, proposal: &ToolProposal, now: Timestamp) -> Result<(Judged, Route), Refusal> {
-        let judged = self.judge(proposal.clone(), now).await?;
+    async fn decide(
+        self: &Arc<Self>,
+        proposal: &ToolProposal,
+        proposed_at: Timestamp,
+    ) -> Result<(Judged, Route), Refusal> {
+        let mut judged = self.judge(proposal.clone(), self.clock.now()).await?;
+        judged.proposed_at = proposed_at;
         let route = match (judged.decision.verdict, &judged.runnable) {
             (Verdict::Deny, _) => Route::Denied,
             (Verdict::Allow, _) => Route::Runs(None),
@@ -224,6 +232,7 @@ impl Inner {
 
     /// Understands a proposal and puts it to policy, as of a time. Changes nothing.
     pub(crate) async fn judge(self: &Arc<Self>, proposal: ToolProposal, now: Timestamp) -> Result<Judged, Refusal> {
+        let version = *self.policies.borrow();
         let run = self.run_of(&proposal).await?;
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
@@ -262,6 +271,8 @@ impl Inner {
         Ok(Judged {
             proposal,
             proposed_at: now,
+            judged_at: now,
+            version,
             definition,
             intent,
             decision,
@@ -290,7 +301,7 @@ impl Inner {
         workspace: Option<Arc<Workspace>>,
         settings: Arc<Settings>,
     ) -> Result<Reading, Refusal> {
-        let turn = self.admission.reading().await;
+        let turn = self.admission.reading(&proposal.principal).await;
         let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
         Ok(tokio::task::spawn_blocking(move || {
             let _turn = turn;
@@ -316,7 +327,7 @@ impl Inner {
         let decided = Decided {
             decision: &judged.recorded.text,
             reason: decision.reason(),
-            request: recorded_request(proposal, intent, decision, tool, judged.proposed_at),
+            request: recorded_request(proposal, intent, decision, tool, judged.judged_at),
             action_digest: judged.runnable.as_ref().map(|runnable| runnable.action.digest),
         };
         let decided = self.record(RecordKind::ToolDecided, proposal.subject(), &decided)?;
@@ -392,6 +403,10 @@ impl Inner {
             if let Some(cause) = cancel.already() {
                 return Err(Refusal::Cancelled(cause).into());
             }
+            // What is set from here on counts for the next call.
+            if *self.policies.borrow() != judged.version {
+                return Err(Hitch::JudgeAgain);
+            }
             let started_at = self.clock.now();
             let mut subject = proposal.subject();
             subject.approval = start.approver.as_ref().map(|approver| approver.approval);
@@ -437,7 +452,7 @@ impl Inner {
                 }
                 // Another call of the run was quicker; look again at what is left.
                 Err(CommitError::Conflict(Conflict::OverBudget { .. })) => run = self.run_of(proposal).await?,
-                Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::GrantEnded),
+                Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::JudgeAgain),
                 Err(error) => return Err(Refusal::from(error).into()),
             }
         }
@@ -477,15 +492,17 @@ impl Inner {
         }
     }
 
-    /// Step four: makes what happened durable, and does not give up while the disk is in trouble.
+    /// Step four: makes what happened durable, and does not give up while the disk is in trouble that can pass.
     pub(crate) async fn attest(&self, facts: &CallFacts, executed: Executed) -> Result<Completed, Refusal> {
         let attestation = ToolAttestation::of(facts, &executed, self.clock.now());
-        let text = attestation.canonical().map_err(internal)? + "\n";
+        // Masked before it is signed: what is kept verifies.
+        let text = masked(attestation.canonical().map_err(internal)?) + "\n";
         let note = self.store.key().sign(&text).map_err(internal)?;
         let used = Charge {
             calls: 1,
-            wall_ms: u64::try_from(executed.ran.as_millis()).unwrap_or(u64::MAX),
-            output_bytes: executed.output.length(),
+            // What ending it took is not the run's to pay.
+            wall_ms: u64::try_from(executed.ran.as_millis()).unwrap_or(u64::MAX).min(facts.reserved.wall_ms),
+            output_bytes: executed.output.length().min(facts.reserved.output_bytes),
         };
         let proposal = &facts.proposal;
         let body = Attested { note: &note, output: &executed.output };
@@ -502,6 +519,12 @@ impl Inner {
                         let receipt = Receipt { attestation, note, seq, hash };
                         return Ok(Completed { receipt, output: executed.output });
                     }
+                    // It was written when it was said that it could not be.
+                    Err(CommitError::Conflict(Conflict::Call(CallState::Ended))) => {
+                        let (seq, hash) = self.attested_before(proposal.call, &note).await?;
+                        let receipt = Receipt { attestation, note, seq, hash };
+                        return Ok(Completed { receipt, output: executed.output });
+                    }
                     Err(CommitError::Unwritable(trouble)) if trouble.can_pass() => {}
                     Err(CommitError::Unwritable(trouble)) => return Err(Refusal::Unattested(trouble)),
                     Err(error) => return Err(error.into()),
@@ -511,6 +534,22 @@ impl Inner {
             }
             tokio::time::sleep(JOURNAL_AGAIN).await;
         }
+    }
+
+    /// Where the attestation of a call is that was written already.
+    async fn attested_before(&self, call: CallId, note: &str) -> Result<(u64, Sha256Digest), Refusal> {
+        #[derive(Deserialize)]
+        struct Kept {
+            note: String,
+        }
+        let row = self.store.call(call).await?.ok_or_else(|| internal("the call is gone"))?;
+        let kept = self.store.records(row.last_seq, 1).await?.into_iter().next();
+        let same = |one: &StoredRecord| {
+            let kept = one.body.as_deref().and_then(|body| serde_json::from_str::<Kept>(body).ok());
+            kept.is_some_and(|kept| kept.note == note)
+        };
+        let found = kept.filter(same).ok_or_else(|| internal("something else was attested about the call"))?;
+        Ok((row.last_seq, found.hash))
     }
 
     pub(crate) fn call_row(&self, proposal: &ToolProposal, state: CallState) -> CallRow {

@@ -3,10 +3,10 @@
 //!
 //! Guarantees: an unknown key is an error; what is left out is the careful choice. Does not: read files.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZeroU32};
 
 use palyra_journal::state::{Charge, PendingLimits};
-use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset};
+use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset, PrincipalName};
 use palyra_sandbox::{EgressHost, Interpreters, Limits};
 use palyra_types::{
     AbsolutePath, Action, Channel, EgressEnforcementMode, HostName, SandboxTier, SkillId, ToolName, WorkspaceName,
@@ -42,14 +42,18 @@ impl GateConfig {
         let section = &self.policy;
         let mut config = match section.preset {
             PresetChoice::Preset(preset) => preset.config()?,
-            PresetChoice::None => PolicyEvaluationConfig::default(),
+            // Its policies are left out, not the lists that policies of one's own can test.
+            PresetChoice::None => Preset::Cautious.config()?,
         };
         let PolicyEvaluationConfig { allow_sensitive_tools, allowlisted_tools, allowlisted_skills, .. } = &mut config;
         set(allow_sensitive_tools, section.allow_sensitive_tools.as_ref());
         set(allowlisted_tools, section.allowlisted_tools.as_ref());
         set(allowlisted_skills, section.allowlisted_skills.as_ref());
         set(&mut config.tool_execute_channel_allowlist, section.tool_execute_channel_allowlist.as_ref());
+        set(&mut config.tool_execute_principal_allowlist, section.tool_execute_principal_allowlist.as_ref());
         config.sensitive_actions.extend(&section.sensitive_actions);
+        config.quarantined_skills.extend(section.quarantined_skills.iter().cloned());
+        config.palyra_programs.extend(section.palyra_programs.iter().cloned());
         config.workspaces = self.workspace.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
         config.state_directory = Some(state_directory.clone());
         Ok(config)
@@ -71,6 +75,13 @@ pub struct PolicySection {
     /// Skills that the baseline lets run; else as the preset says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowlisted_skills: Option<Allowlist<SkillId>>,
+    /// Skills that must not run until a person has looked at them.
+    pub quarantined_skills: BTreeSet<SkillId>,
+    /// Principals that may use tools; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_execute_principal_allowlist: Option<Allowlist<PrincipalName>>,
+    /// Where Palyra's own programs are, besides anything called `palyra` or `palyrad`.
+    pub palyra_programs: BTreeSet<AbsolutePath>,
     /// Surfaces that tools may be used from; else as the preset says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_execute_channel_allowlist: Option<Allowlist<Channel>>,
@@ -286,16 +297,17 @@ impl BudgetConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct CallsConfig {
     /// How many calls run; further ones wait for their turn.
-    pub most_running: usize,
+    pub most_running: NonZeroU32,
     /// How many of them may belong to one principal.
-    pub most_running_of_one: usize,
-    /// How many calls of one principal may be under way, those that wait for a person not counted; further ones are refused.
-    pub most_under_way_of_one: usize,
+    pub most_running_of_one: NonZeroU32,
+    /// How many calls of one principal may be under way, those that a person is or was asked about not counted; further ones are refused.
+    pub most_under_way_of_one: NonZeroU32,
 }
 
 impl Default for CallsConfig {
     fn default() -> Self {
-        Self { most_running: 64, most_running_of_one: 32, most_under_way_of_one: 1_000 }
+        let some = |limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
+        Self { most_running: some(64), most_running_of_one: some(32), most_under_way_of_one: some(1_000) }
     }
 }
 

@@ -98,7 +98,7 @@ impl Executed {
 pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed {
     let Spent { facts, work, plan, found } = permit.spend();
     let begun = Instant::now();
-    // The executor works out itself what it is about to run; it does not take anybody's word for it.
+    // What is about to run is held to what was approved: files that could have changed are looked at once more.
     let (work, found) = match work {
         Work::Process(ref process) if !process.scripts.is_empty() => {
             let reread = Arc::clone(&executor.reread);
@@ -123,7 +123,8 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
         }
         (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
         (Work::Report { about }, Plan::Daemon) => {
-            in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) })
+            let told = in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) });
+            Executed { layers: Vec::new(), ..told }
         }
         (Work::Process(_), Plan::Daemon) | (Work::Files(_) | Work::Report { .. }, Plan::Process { .. }) => {
             Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
@@ -249,6 +250,9 @@ async fn work_on_files(facts: &CallFacts, work: FileWork, wall_ms: u64, executor
         Ok(Ok(value)) => in_daemon(Ending::Completed, None, Output::Value { value }),
         Ok(Err(files::FileError::Stopped)) if cancelled.borrow().is_some() => {
             in_daemon(Ending::Cancelled, None, Output::Nothing)
+        }
+        Ok(Err(files::FileError::Stopped)) if facts.reserved.wall_ms < wall_ms => {
+            in_daemon(Ending::BudgetSpent, None, Output::Nothing)
         }
         Ok(Err(files::FileError::Stopped)) => in_daemon(Ending::TimedOut, None, Output::Nothing),
         Ok(Err(error)) => {

@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     calls: Mutex<HashMap<CallId, UnderWay>>,
     /// Whether nothing is let in any more.
     stopping: AtomicBool,
+    /// Whether what an earlier daemon left is in order, so that whatever nobody conducts from now on is this daemon's to tidy up.
+    pub(crate) in_order: AtomicBool,
     /// Told whenever a call is over.
     left: Notify,
     /// The latest time that is known to have been.
@@ -144,12 +146,15 @@ impl Gate {
             admission,
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
+            in_order: AtomicBool::new(false),
             left: Notify::new(),
             recorded: AtomicI64::new(recorded.unix_millis()),
             store: parts.store,
         });
         inner.waiters.listen(inner.store.subscribe());
-        Ok(Self { inner })
+        let gate = Self { inner };
+        gate.tidy_after_outages();
+        Ok(gate)
     }
 
     /// Opens a run: a task with a budget. Without limits it has those of the configuration, and never more.
@@ -228,6 +233,8 @@ impl Gate {
     /// after this long. Says how many calls were left. Calls that were accepted and wait for their answer wait for the next daemon.
     pub async fn stop(&self, patience: Duration) -> usize {
         self.inner.stopping.store(true, Ordering::SeqCst);
+        // What is left from here on is the next daemon's.
+        self.inner.in_order.store(false, Ordering::SeqCst);
         let all_left = async {
             loop {
                 let left = self.inner.left.notified();
@@ -300,7 +307,11 @@ impl Gate {
             posture: posture.unwrap_or(Posture::Disabled),
         };
         let change = Change::SetPosture { row, remove: posture.is_none() };
-        inner.commit(vec![record], vec![change]).await.map_err(Refusal::from)?;
+        match inner.commit(vec![record], vec![change]).await {
+            Ok(_) => {}
+            Err(CommitError::Conflict(_)) => return Err(Refusal::NoPosture),
+            Err(error) => return Err(error.into()),
+        }
         inner.policies.send_modify(|count| *count += 1);
         Ok(())
     }
@@ -309,6 +320,9 @@ impl Gate {
     pub(crate) fn begin_waiting(&self, call: CallId, principal: Principal, question: Question) {
         let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
         let Some(leave) = self.enter(call, &UnderWay { cancel: cancel.clone(), principal }) else { return };
+        if inner.stopping.load(Ordering::SeqCst) {
+            return;
+        }
         let waiter = inner.waiters.wait_for(question.id);
         let mut policies = inner.policies.subscribe();
         // Policies may have changed while no daemon ran.
@@ -355,7 +369,7 @@ impl Gate {
         };
         // Asked only now: whoever sets the flag meets everybody who entered before.
         if inner.stopping.load(Ordering::SeqCst) {
-            let _ = done.send(Err(Refusal::Cancelled(CancelCause::Stopping)));
+            let _ = done.send(Err(Refusal::Stopping { goes_on: false }));
             return (cancel, finished);
         }
         tokio::spawn(async move {
@@ -541,7 +555,7 @@ struct LeaveOnDrop {
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
         self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
-        self.inner.left.notify_one();
+        self.inner.left.notify_waiters();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The permission to run one call, as a value.
 //!
 //! Guarantees: a [`Permit`] exists only after policy allowed the call, a person approved it where policy asks, what it may use was taken
-//! from the run's budget, and all of that is durable in the journal as a `tool.started` record. It cannot be made, copied or kept elsewhere,
+//! from the run's budget, and all of that is durable in the journal as a `tool.started` record. It can neither be made nor copied elsewhere,
 //! and running the call consumes it.
 //!
 //! Nothing runs without one:
@@ -29,7 +29,7 @@
 
 use std::sync::Arc;
 
-use palyra_journal::state::Charge;
+use palyra_journal::{mask::masked, state::Charge};
 use palyra_types::{
     Principal, Sha256Digest, Timestamp,
     id::{ApprovalId, AttestationId},
@@ -98,7 +98,25 @@ pub struct Approver {
     pub by: Principal,
     /// The question that they answered.
     pub approval: ApprovalId,
-    /// What the answer covers, if more than this call.
+    /// What the answer covers, if more than this call: the beginning of it, without tokens. The answer's own record has all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covers: Option<String>,
 }
+
+impl Approver {
+    /// Whoever gave this answer.
+    pub(crate) fn new(by: Principal, approval: ApprovalId, covers: Option<String>) -> Self {
+        Self { by, approval, covers: covers.map(|covers| beginning(masked(covers))) }
+    }
+}
+
+/// What is attested is signed, and stays small however large the call is.
+fn beginning(text: String) -> String {
+    match text.char_indices().nth(MOST_COVERED) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// How many characters of what an answer covers are attested.
+const MOST_COVERED: usize = 400;

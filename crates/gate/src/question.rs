@@ -101,7 +101,9 @@ impl Inner {
         let waiter = self.waiters.wait_for(id);
         if let Err(error) = self.commit(records, vec![waiting, asking]).await {
             return Err(match Refusal::from(error) {
-                refusal @ Refusal::TooManyPending { .. } => self.refuse(proposal, refusal).await,
+                refusal @ (Refusal::TooManyPending { .. } | Refusal::PendingTooLarge { .. }) => {
+                    self.refuse(proposal, refusal).await
+                }
                 refusal => refusal,
             });
         }
@@ -128,7 +130,8 @@ impl Inner {
     }
 
     /// Waits for the answer to a question that is durable, and goes on from there. A journal in passing trouble is waited for as long as
-    /// an answer could hold: nothing runs meanwhile, and the question is not left behind with nobody who waits for it.
+    /// an answer could hold: nothing runs meanwhile. What is still pending after that is withdrawn when the trouble is over; see
+    /// [`crate::recover`].
     pub(crate) async fn await_answer(
         self: Arc<Self>,
         question: Question,
@@ -154,7 +157,7 @@ impl Inner {
         loop {
             let state = self.store.approval_state(question.id).await?.ok_or_else(gone)?;
             if state != ApprovalState::Pending {
-                return self.answered(question.id, &ear.cancel).await;
+                return self.answered(question, &ear.cancel).await;
             }
             let left = question.answer_by.remaining(self.clock.as_ref(), self.recorded());
             if left.is_zero() {
@@ -178,7 +181,7 @@ impl Inner {
                 cause = ear.cancel.asked() => {
                     // The next daemon goes on with it; its caller did not count on this one.
                     if question.accepted && cause == CancelCause::Stopping {
-                        return Err(Refusal::Cancelled(cause));
+                        return Err(Refusal::Stopping { goes_on: true });
                     }
                     let row = self.question(question.id).await?;
                     if row.state == ApprovalState::Pending {
@@ -214,8 +217,8 @@ impl Inner {
     }
 
     /// Goes on with a call whose question is not pending any more.
-    async fn answered(self: Arc<Self>, id: ApprovalId, cancel: &Cancel) -> Result<Completed, Refusal> {
-        let row = self.question(id).await?;
+    async fn answered(self: Arc<Self>, question: Question, cancel: &Cancel) -> Result<Completed, Refusal> {
+        let row = self.question(question.id).await?;
         // Before anything is looked at, so that what is found does not grow old in a queue.
         let turn = match row.state {
             ApprovalState::Approved => Some(self.turn(&read(&row)?.prompt.principal, cancel).await),
@@ -238,6 +241,10 @@ impl Inner {
             }
             Err(refusal) => refusal,
         };
+        // The next daemon starts what was approved, as it would after a crash of this one.
+        if question.accepted && refusal == Refusal::Cancelled(CancelCause::Stopping) {
+            return Err(Refusal::Stopping { goes_on: true });
+        }
         // An answer that will not be used any more is not left standing.
         if row.state == ApprovalState::Approved && !refusal.may_pass() {
             let (to, cause) = match &refusal {
@@ -256,9 +263,6 @@ impl Inner {
         approver: Approver,
         cancel: &Cancel,
     ) -> Result<(Judged, Begun), Refusal> {
-        // An answer is about what was shown, not about what has become of it.
-        let (judged, prompt) = self.judge_again(row).await?;
-        let judged = still_approved(judged, &prompt)?;
         let changes = vec![
             Change::MoveApproval {
                 id: row.id,
@@ -266,13 +270,18 @@ impl Inner {
                 to: ApprovalState::Consumed,
                 document: Some(over(&row.document)),
             },
-            Change::MoveCall { call: judged.proposal.call, from: CallState::Waiting, to: CallState::Started },
+            Change::MoveCall { call: row.call, from: CallState::Waiting, to: CallState::Started },
         ];
         let start = Start { records: Vec::new(), changes, approver: Some(approver) };
-        match self.write_start(&judged, &start, cancel).await {
-            Ok(begun) => Ok((judged, begun)),
-            Err(Hitch::Refused(refusal)) => Err(refusal),
-            Err(Hitch::GrantEnded) => Err(internal("an answer is no standing approval")),
+        loop {
+            // An answer is about what was shown, not about what has become of it.
+            let (judged, prompt) = self.judge_again(row).await?;
+            let judged = still_approved(judged, &prompt)?;
+            match self.write_start(&judged, &start, cancel).await {
+                Ok(begun) => return Ok((judged, begun)),
+                Err(Hitch::Refused(refusal)) => return Err(refusal),
+                Err(Hitch::JudgeAgain) => {}
+            }
         }
     }
 }

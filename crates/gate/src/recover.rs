@@ -1,9 +1,13 @@
 //! What is made of calls that were under way when the daemon ended.
 //!
 //! Guarantees: a call that had begun and did not end is attested as interrupted and never run again by itself; a call whose caller was
-//! attached to the old daemon is withdrawn; a call that was accepted goes on waiting for its answer, or starts if it has it.
+//! attached to the old daemon is withdrawn; a call that was accepted goes on waiting for its answer, or starts if it has it. The same is
+//! done for what an outage of the journal left behind, but that nothing goes on which its caller was told would not.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use palyra_journal::{
     CommitError, RecordKind, Subject,
@@ -12,6 +16,7 @@ use palyra_journal::{
 use palyra_types::id::AttestationId;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
     approval::answer::read,
@@ -53,7 +58,56 @@ impl Gate {
                 recovered.withdrawn += 1;
             }
         }
+        self.inner.in_order.store(true, Ordering::SeqCst);
         Ok(recovered)
+    }
+
+    /// Listens for the end of every outage of the journal, and tidies up behind it. What was refused in an outage may have been written all
+    /// the same: such a call was told that it does not run, and does not.
+    pub(crate) fn tidy_after_outages(&self) {
+        let (inner, mut events) = (Arc::downgrade(&self.inner), self.inner.store.subscribe());
+        tokio::spawn(async move {
+            loop {
+                let over = match events.recv().await {
+                    Ok(events) => events.iter().any(|event| event.kind == RecordKind::JournalRecovered),
+                    Err(RecvError::Lagged(_)) => true,
+                    Err(RecvError::Closed) => return,
+                };
+                // Calls that are about to notice come first, and some take longer.
+                for _ in 0..if over { TIDYINGS } else { 0 } {
+                    tokio::time::sleep(TIDY_AFTER).await;
+                    let Some(inner) = inner.upgrade() else { return };
+                    // What cannot be tidied now is tidied the next time, or by the next daemon.
+                    let _ = Self { inner }.tidy().await;
+                }
+            }
+        });
+    }
+
+    /// Ends calls that nobody conducts, though this daemon is alive.
+    async fn tidy(&self) -> Result<(), Refusal> {
+        if !self.inner.in_order.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let node = self.inner.store.node();
+        for state in [CallState::Started, CallState::Waiting] {
+            for row in self.inner.store.calls_in(state).await? {
+                // Asked last: a call that is under way may have come to its end since the list was made, and is in another state then.
+                if row.node != node || self.conducts(row.call) {
+                    continue;
+                }
+                let asked = self.inner.store.approval_of(row.call).await?;
+                match (state, asked) {
+                    (CallState::Started, _) => self.inner.interrupt(&row).await?,
+                    (_, Some(asked)) if matches!(asked.state, ApprovalState::Pending | ApprovalState::Approved) => {
+                        let cause = CancelCause::Withdrawn("the journal was in trouble when it was asked".to_owned());
+                        self.inner.withdraw(&asked, ApprovalState::Cancelled, &cause.to_string()).await?;
+                    }
+                    _ => self.inner.discard(&row).await?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Goes on with a call that waited, if it lives on without its caller.
@@ -123,7 +177,7 @@ impl Inner {
             "run": row.run,
             "session": row.session,
             "ending": Ending::Interrupted,
-            "detail": "the daemon ended while it ran; it was not run again",
+            "detail": "the daemon or its journal failed while it ran or was about to; it was not run again",
             "times": { "ended": self.clock.now() },
             "records": { "first": row.first_seq, "started": row.last_seq },
         });
@@ -140,6 +194,10 @@ impl Inner {
         }
     }
 }
+
+/// How long after an outage it is tidied up, and how often.
+const TIDY_AFTER: Duration = Duration::from_secs(2);
+const TIDYINGS: usize = 3;
 
 const fn subject(row: &CallRow) -> Subject {
     Subject { session: Some(row.session), run: Some(row.run), call: Some(row.call), approval: None }

@@ -40,6 +40,15 @@ pub enum Refusal {
     /// The call was withdrawn.
     #[error("the call was cancelled: {0}")]
     Cancelled(CancelCause),
+    /// The gate is closing.
+    #[error("{}", if *.goes_on { "the daemon is stopping; the call waits for the next one" } else { "the daemon is stopping" })]
+    Stopping {
+        /// Whether the call was accepted, so that the next daemon goes on with it.
+        goes_on: bool,
+    },
+    /// There is no such posture to take away.
+    #[error("no posture is set there")]
+    NoPosture,
     /// What would run is not what was approved.
     #[error("what would run now is not what was approved")]
     Mismatch {
@@ -73,8 +82,8 @@ pub enum Refusal {
     /// Policy does not let somebody do what is no call.
     #[error("policy does not permit it: {0}")]
     NotPermitted(String),
-    /// The run has used up its budget.
-    #[error("the run has used up its budget: {}", spent(.limits, .used))]
+    /// The run has used up its budget, or calls that run may.
+    #[error("the run has used up its budget, or its running calls may: {}", spent(.limits, .used))]
     Budget {
         /// What the run may use.
         limits: Charge,
@@ -117,6 +126,8 @@ impl Refusal {
             Self::Rejected { .. } => "denied_by_person",
             Self::Expired(_) => "approval_expired",
             Self::Cancelled(_) => "cancelled",
+            Self::Stopping { .. } => "stopping",
+            Self::NoPosture => "no_posture",
             Self::Mismatch { .. } => "approval_mismatch",
             Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => "too_many_pending",
             Self::TooManyCalls { .. } => "too_many_calls",
@@ -157,6 +168,9 @@ impl Refusal {
             Self::Rejected { .. } => "do not try the same again".to_owned(),
             Self::Expired(_) => "propose it again while somebody is there to answer".to_owned(),
             Self::Cancelled(_) => "propose it again".to_owned(),
+            Self::Stopping { goes_on: true } => "do not propose it again; ask what came of it later".to_owned(),
+            Self::Stopping { goes_on: false } => "propose it again once the daemon is back".to_owned(),
+            Self::NoPosture => "look at what is set".to_owned(),
             Self::Mismatch { .. } => {
                 "a program, a file or the configuration changed since; propose it again".to_owned()
             }

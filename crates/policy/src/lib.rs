@@ -65,7 +65,9 @@ pub use engine::{Engine, evaluate_with_context};
 pub use explain::Explanation;
 pub use near_miss::NearMiss;
 pub use problem::{Finding, LoadError, Problem};
-pub use request::{Allowlist, CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch};
+pub use request::{
+    Allowlist, CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, PrincipalName, Touch,
+};
 pub use set::Snapshot;
 pub use source::{Layer, Location, SourceFile};
 pub use vocabulary::SCHEMA_SRC;

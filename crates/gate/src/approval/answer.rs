@@ -365,9 +365,7 @@ pub fn apply_tool_approval_outcome(
         ApprovalState::Approved => {
             let valid = answer.valid_until.is_some_and(|until| !until.has_passed(clock, recorded));
             match answer.by {
-                Some(by) if valid && answer.digest == row.digest => {
-                    Ok(Approver { by, approval: id, covers: answer.covers })
-                }
+                Some(by) if valid && answer.digest == row.digest => Ok(Approver::new(by, id, answer.covers)),
                 _ => Err(Refusal::Expired(id)),
             }
         }
