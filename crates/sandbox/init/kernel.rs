@@ -7,7 +7,7 @@ mod call;
 mod layout;
 mod memory;
 
-use alloc::vec::Vec;
+use alloc::{ffi::CString, vec::Vec};
 use core::{
     ffi::{CStr, c_char},
     ptr,
@@ -144,8 +144,8 @@ pub fn pidfd_send_signal(pidfd: i32, signal: i32) {
 /// Becomes the program in an open file, whatever its name leads to by now. Returns only when that fails.
 ///
 /// The kernel refuses a script that is given this way, as its interpreter could not open it.
-pub fn execute(program: i32, args: &[&CStr], env: &[&CStr]) -> Errno {
-    let pointers = |strings: &[&CStr]| -> Vec<*const c_char> {
+pub fn execute(program: i32, args: &[CString], env: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
     };
     let (args, env) = (pointers(args), pointers(env));
@@ -234,14 +234,22 @@ pub fn timer() -> Result<i32, Errno> {
     plain(Number::TimerfdCreate, [MONOTONIC, O_CLOEXEC]).map(small)
 }
 
-/// Sets the time, from now on. One so far away that the clock cannot say it is never.
-pub fn set_timer(timer: i32, milliseconds: u64) -> Result<(), Errno> {
-    const YEAR: u64 = 365 * 24 * 3600 * 1000;
-    // None at all would turn it off.
-    let milliseconds = milliseconds.clamp(1, YEAR);
-    let once = [0, 0, milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+/// Sets the time, from now on: once, or ever again.
+pub fn set_timer(timer: i32, after: Duration, again: Again) -> Result<(), Errno> {
+    // One so far away that the clock cannot say it is never; none at all would turn it off.
+    let after = after.clamp(Duration::from_nanos(1), Duration::from_secs(365 * 24 * 3600));
+    let time = [after.as_secs(), u64::from(after.subsec_nanos())];
+    let [interval, first] = [if again == Again::Always { time } else { [0, 0] }, time];
+    let both = [interval, first];
     // SAFETY: the structure is two pairs of 64-bit numbers, interval and time, and lives through the call.
-    unsafe { call(Number::TimerfdSettime, [number(timer), 0, at(once.as_ptr())]) }.map(drop)
+    unsafe { call(Number::TimerfdSettime, [number(timer), 0, at(both.as_ptr())]) }.map(drop)
+}
+
+/// Whether a timer goes off more than once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    Never,
+    Always,
 }
 
 /// Which descriptors are readable or closed by the other side, after at most this long, or whenever that may be.
@@ -256,13 +264,6 @@ pub fn poll<const N: usize>(fds: [i32; N], longest: Option<Duration>) -> [bool; 
 }
 
 // ---- Descriptors ---------------------------------------------------------------------------------------------------------
-
-pub fn pipe() -> Result<[i32; 2], Errno> {
-    let mut fds = [0_i32; 2];
-    // SAFETY: the array has room for the two descriptors.
-    unsafe { call(Number::Pipe2, [at(fds.as_mut_ptr()), O_CLOEXEC]) }?;
-    Ok(fds)
-}
 
 pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
     loop {
@@ -336,6 +337,13 @@ fn message(part: &mut IoVec, control: &mut Control, control_length: usize) -> Me
 /// Makes `to` a copy of `from`, which is another one, that stays open on exec.
 pub fn duplicate(from: i32, to: i32) -> Result<(), Errno> {
     plain(Number::Dup3, [number(from), number(to)]).map(drop)
+}
+
+/// A copy that is none of the standard streams and closes on exec.
+pub fn copy_aside(fd: i32) -> Result<i32, Errno> {
+    const DUPFD_CLOEXEC: usize = 1030;
+    const FIRST: usize = 3;
+    plain(Number::Fcntl, [number(fd), DUPFD_CLOEXEC, FIRST]).map(small)
 }
 
 pub fn close(fd: i32) {

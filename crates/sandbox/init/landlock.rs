@@ -73,7 +73,7 @@ fn allow_around(rules: i32, directory: &[u8], hidden: &[Vec<u8>]) -> Result<(), 
     let mut buffer = vec![0; 4 << 10];
     loop {
         let mut more = false;
-        for entry in kernel::read_entries(listed, &mut buffer)? {
+        for entry in kernel::read_entries(listed, &mut buffer).into_iter().flatten() {
             more = true;
             if matches!(entry.name, b"." | b"..") || entry.is_link() {
                 continue;

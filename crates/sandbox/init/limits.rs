@@ -60,35 +60,29 @@ pub struct ProcessWatch {
     fewest: u64,
     count: TaskCount,
     looks: u64,
-    looked_at: u64,
 }
 
 impl ProcessWatch {
     /// How often to look.
     pub const EVERY: Duration = Duration::from_millis(50);
 
-    /// A watch for what the process said about itself before it became the program, if there is need for one.
+    /// A watch for what the process said about itself before it became the program.
     pub fn new(shared: Shared) -> Option<Self> {
-        let fewest = shared.get(program::TASKS).checked_sub(1).filter(|_| Self::is_needed())?;
-        let most = shared.get(program::PROCESSES);
-        Some(Self { most, fewest, count: TaskCount::open()?, looks: 0, looked_at: kernel::now() })
+        let fewest = shared.get(program::TASKS).checked_sub(1)?;
+        Some(Self { most: shared.get(program::PROCESSES), fewest, count: TaskCount::open()?, looks: 0 })
     }
 
     /// Whether the tree has more processes than it may. The tree is counted when the machine as a whole has grown by as many, and
     /// now and then in any case: something else may have shrunk.
     pub fn is_exceeded(&mut self) -> bool {
-        let now = kernel::now();
-        if u128::from(now - self.looked_at) < Self::EVERY.as_nanos() {
-            return false;
-        }
-        self.looked_at = now;
         let tasks = self.count.read().unwrap_or(u64::MAX);
         self.fewest = self.fewest.min(tasks);
         self.looks += 1;
         (tasks - self.fewest > self.most || self.looks.is_multiple_of(20)) && tree::size() > self.most
     }
 
-    fn is_needed() -> bool {
+    /// Whether there is need for one.
+    pub fn is_needed() -> bool {
         kernel::user_id() == 0
     }
 }

@@ -1,17 +1,19 @@
 //! The way to the program: what the process does to itself, before its order and after it, until it becomes the program.
 //!
 //! What does not depend on the order is done while there is none, so that a call does not wait for it.
-//! Guarantees: the program starts with every layer that its report names, or does not start. A pipe that closes on exec says when.
+//! Guarantees: the program starts with every layer that the report names, or does not start. The socket of the order closes on exec,
+//! and so says when.
 //! Does not: choose anything. The order does.
 
 use alloc::{ffi::CString, vec, vec::Vec};
-use core::{convert::Infallible, ffi::CStr};
+use core::{convert::Infallible, time::Duration};
 
 use crate::{
-    kernel::{self, Errno, Open, Prctl, Shared},
+    kernel::{self, Again, Errno, Open, Prctl, Shared},
     landlock::Landlock,
-    limits::{Hard, TaskCount},
-    protocol::{self, Order, Step, Unchanged, layer},
+    limits::{Hard, ProcessWatch, TaskCount},
+    protocol::{self, Held, Order, Report, Step, Unchanged, layer},
+    supervisor,
 };
 
 /// When the order came, in nanoseconds; in what the process shares with the init.
@@ -20,36 +22,61 @@ pub const ORDERED_AT: usize = 0;
 pub const PROCESSES: usize = 1;
 /// How many tasks the machine had then, plus one; zero if that is not known.
 pub const TASKS: usize = 2;
-/// How far it has come, and what that says: see [`Progress`].
+/// How far it has come, and what holds it then: see [`Progress`].
 const PROGRESS: [usize; 3] = [3, 4, 5];
 
-/// How far the process has come.
+/// How far the process has come with its order.
 pub enum Progress {
     /// Every layer is set up; the program comes next.
-    Ready { layers: u64, landlock: u32 },
-    /// A step failed.
-    Failed { step: Step, errno: i32 },
+    Ready(Held),
+    /// A step failed, as the daemon knows by now.
+    Failed,
 }
 
 impl Progress {
     /// What was told last, if anything was.
     pub fn of(shared: Shared) -> Option<Self> {
         match PROGRESS.map(|place| shared.get(place)) {
-            [1, layers, landlock] => Some(Self::Ready { layers, landlock: u32::try_from(landlock).ok()? }),
-            [2, step, errno] => Some(Self::Failed { step: Step::from_code(step)?, errno: i32::try_from(errno).ok()? }),
+            [1, layers, landlock] => Some(Self::Ready(Held { layers, landlock: u32::try_from(landlock).ok()? })),
+            [2, ..] => Some(Self::Failed),
             _ => None,
         }
     }
 
     fn tell(&self, shared: Shared) {
-        let [kind, first, second] = PROGRESS;
-        let numbers = match *self {
-            Self::Ready { layers, landlock } => [(first, layers), (second, u64::from(landlock)), (kind, 1)],
-            Self::Failed { step, errno } => {
-                [(first, step as u64), (second, u64::from(errno.cast_unsigned())), (kind, 2)]
+        let [kind, layers, landlock] = PROGRESS;
+        match *self {
+            Self::Ready(held) => {
+                shared.set(layers, held.layers);
+                shared.set(landlock, u64::from(held.landlock));
+                shared.set(kind, 1);
             }
-        };
-        numbers.iter().for_each(|&(place, number)| shared.set(place, number));
+            Self::Failed => shared.set(kind, 2),
+        }
+    }
+}
+
+/// What wakes the init up, which shares them.
+#[derive(Clone, Copy)]
+pub struct Timers {
+    /// When the time is up.
+    pub wall: i32,
+    /// When it is time to count processes.
+    pub look: i32,
+}
+
+impl Timers {
+    /// Two that are not set.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self { wall: kernel::timer()?, look: kernel::timer()? })
+    }
+
+    fn set(self, wall_ms: u64) -> Result<(), Errno> {
+        kernel::set_timer(self.wall, Duration::from_millis(wall_ms), Again::Never)?;
+        if ProcessWatch::is_needed() {
+            kernel::set_timer(self.look, ProcessWatch::EVERY, Again::Always)?;
+        }
+        Ok(())
     }
 }
 
@@ -57,8 +84,8 @@ impl Progress {
 pub struct Program {
     /// Where the order comes from.
     pub orders: i32,
-    /// What wakes the init when the time is up.
-    pub timer: i32,
+    /// What wakes the init.
+    pub timers: Timers,
     /// The process that forked it.
     pub init: i32,
     /// Where to tell the progress.
@@ -79,7 +106,8 @@ impl Program {
             Ok(never) => match never {},
             Err(failed) => failed,
         };
-        Progress::Failed { step, errno }.tell(self.shared);
+        Progress::Failed.tell(self.shared);
+        let _ = kernel::write_all(self.orders, &Report::Refused { step, errno }.encode());
         kernel::exit(127)
     }
 
@@ -91,6 +119,8 @@ impl Program {
             kernel::exit(127);
         }
         kernel::setsid().map_err(at(Step::Session))?;
+        // Standard input is still the init's socket here.
+        supervisor::report(&Report::Waiting { pid: kernel::own_pid().cast_unsigned() });
         let nothing = kernel::open(c"/dev/null", Open::Read).map_err(at(Step::Streams))?;
         kernel::duplicate(nothing, STDIN).map_err(at(Step::Streams))?;
         kernel::prctl(Prctl::SetNoNewPrivs, 1).map_err(at(Step::Privileges))?;
@@ -105,22 +135,25 @@ impl Program {
         let at = |step| move |errno| (step, errno);
         let (order, fds) = read_order(self.orders).map_err(at(Step::Order))?;
         self.shared.set(ORDERED_AT, kernel::now());
-        kernel::set_timer(self.timer, order.wall_ms).map_err(at(Step::Supervise))?;
+        self.timers.set(order.wall_ms).map_err(at(Step::Supervise))?;
         if order.is_for_walls {
             let walls = prepared.landlock.build(&order.hidden).map_err(at(Step::Landlock))?;
             kernel::send_descriptor(self.orders, walls).map_err(at(Step::Landlock))?;
             kernel::exit(0);
         }
-        let given = Given::with(&order, &fds).ok_or((Step::Order, Errno(kernel::EINVAL)))?;
-        let (layers, landlock) = self.set_up(&order, given, prepared)?;
-        Progress::Ready { layers, landlock }.tell(self.shared);
+        let broken = || (Step::Order, Errno(kernel::EINVAL));
+        let given = Given::with(&order, &fds).ok_or_else(broken)?;
+        let args = c_strings(&order.args).ok_or_else(broken)?;
+        let env = c_strings(&order.env).ok_or_else(broken)?;
+        let held = self.set_up(&order, given, prepared)?;
+        Progress::Ready(held).tell(self.shared);
         match given.process {
-            Some(Process { program, .. }) => Err((Step::Execute, execute(program, &order))),
+            Some(Process { program, .. }) => Err((Step::Execute, kernel::execute(program, &args, &env))),
             None => kernel::exit(0),
         }
     }
 
-    fn set_up(&self, order: &Order, given: Given, prepared: &Prepared) -> Result<(u64, u32), (Step, Errno)> {
+    fn set_up(&self, order: &Order, given: Given, prepared: &Prepared) -> Result<Held, (Step, Errno)> {
         let at = |step| move |errno| (step, errno);
         if let Some(process) = given.process {
             kernel::duplicate(process.stdout, STDOUT).map_err(at(Step::Streams))?;
@@ -136,11 +169,11 @@ impl Program {
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
         let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
+        kernel::release_signals();
         let program = given.process.map_or(NO_DIRECTORY, |process| process.program);
         compare(&order.unchanged, program).map_err(at(Step::Unchanged))?;
-        kernel::release_signals();
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
-        Ok((always | walls | limits, prepared.landlock.version()))
+        Ok(Held { layers: always | walls | limits, landlock: prepared.landlock.version() })
     }
 }
 
@@ -211,15 +244,6 @@ fn compare(files: &[Unchanged], program: i32) -> Result<(), Errno> {
         }
     }
     Ok(())
-}
-
-fn execute(program: i32, order: &Order) -> Errno {
-    let (Some(args), Some(env)) = (c_strings(&order.args), c_strings(&order.env)) else {
-        return Errno(kernel::EINVAL);
-    };
-    let args: Vec<&CStr> = args.iter().map(CString::as_c_str).collect();
-    let env: Vec<&CStr> = env.iter().map(CString::as_c_str).collect();
-    kernel::execute(program, &args, &env)
 }
 
 fn c_strings(list: &[Vec<u8>]) -> Option<Vec<CString>> {

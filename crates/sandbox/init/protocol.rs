@@ -1,8 +1,9 @@
 //! What the daemon and the init say to each other, over two stream sockets. Both sides compile this file.
 //!
-//! The daemon sends one [`Order`] to the process that becomes the tool, and later perhaps one [`STOP`] byte to the init. The init answers
-//! with [`Report`]s: either one `Refused`, or one `Started` and then one `Ended`. The end of its socket in one direction means that the
-//! other side is gone.
+//! The daemon sends one [`Order`] to the process that becomes the tool. That process says nothing if all goes well: its socket ends when
+//! the program runs, and so the daemon hears of that from the kernel, without anybody else having to wake up. Otherwise it says what it
+//! [`Report::Refused`]. On the other socket, the init's, there is a [`Report::Waiting`], then perhaps one [`STOP`] byte of the daemon,
+//! then a [`Report::Ended`]. The end of this one in one direction means that the other side is gone.
 //! Guarantees: reading never panics and never allocates more than the bytes that arrived.
 //! Does not: version itself. Both sides come from the same build.
 
@@ -18,7 +19,7 @@ pub const MAX_ORDER: usize = 16 << 20;
 pub const GRACE_MS: u64 = 200;
 
 /// The length of a report.
-pub const REPORT_LENGTH: usize = 56;
+pub const REPORT_LENGTH: usize = 72;
 
 /// What is to be run. The working directory, standard output, standard error, the program's file and, if given, Landlock's rules
 /// and standard input travel beside it as descriptors, in this order. An order without descriptors asks for a rehearsal that sets
@@ -166,14 +167,10 @@ pub enum Report {
         /// The kernel's reason.
         errno: i32,
     },
-    /// The program runs.
-    Started {
+    /// There is a process that waits for the order.
+    Waiting {
         /// Its process id, which is also its session.
         pid: u32,
-        /// The layers that are active, as [`layer`] bits.
-        layers: u64,
-        /// The version of Landlock, zero without it.
-        landlock: u32,
     },
     /// Nothing of the tree is left.
     Ended {
@@ -183,7 +180,18 @@ pub enum Report {
         status: i32,
         /// What the whole tree used.
         usage: TreeUsage,
+        /// What held it.
+        held: Held,
     },
+}
+
+/// What really held a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The layers that were active, as [`layer`] bits.
+    pub layers: u64,
+    /// The version of Landlock, zero without it.
+    pub landlock: u32,
 }
 
 /// What a tree used.
@@ -202,12 +210,13 @@ pub struct TreeUsage {
 impl Report {
     /// The report as [`REPORT_LENGTH`] bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let numbers: [u64; 7] = match *self {
-            Self::Refused { step, errno } => [0, step as u64, u64::from(errno.cast_unsigned()), 0, 0, 0, 0],
-            Self::Started { pid, layers, landlock } => [1, u64::from(pid), layers, u64::from(landlock), 0, 0, 0],
-            Self::Ended { cause, status, usage } => {
+        let numbers: [u64; 9] = match *self {
+            Self::Refused { step, errno } => [0, step as u64, u64::from(errno.cast_unsigned()), 0, 0, 0, 0, 0, 0],
+            Self::Waiting { pid } => [1, u64::from(pid), 0, 0, 0, 0, 0, 0, 0],
+            Self::Ended { cause, status, usage, held: Held { layers, landlock } } => {
                 let TreeUsage { user_us, system_us, max_rss_kb, wall_us } = usage;
-                [2, cause as u64, u64::from(status.cast_unsigned()), user_us, system_us, max_rss_kb, wall_us]
+                let (status, landlock) = (u64::from(status.cast_unsigned()), u64::from(landlock));
+                [2, cause as u64, status, user_us, system_us, max_rss_kb, wall_us, layers, landlock]
             }
         };
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -221,11 +230,7 @@ impl Report {
         let second = number(&mut rest)?;
         match tag {
             0 => Some(Self::Refused { step: Step::from_code(first)?, errno: signed(second)? }),
-            1 => Some(Self::Started {
-                pid: u32::try_from(first).ok()?,
-                layers: second,
-                landlock: u32::try_from(number(&mut rest)?).ok()?,
-            }),
+            1 => Some(Self::Waiting { pid: u32::try_from(first).ok()? }),
             2 => Some(Self::Ended {
                 cause: Cause::from_code(first)?,
                 status: signed(second)?,
@@ -235,6 +240,7 @@ impl Report {
                     max_rss_kb: number(&mut rest)?,
                     wall_us: number(&mut rest)?,
                 },
+                held: Held { layers: number(&mut rest)?, landlock: u32::try_from(number(&mut rest)?).ok()? },
             }),
             _ => None,
         }
@@ -390,11 +396,12 @@ mod tests {
     #[test]
     fn a_report_arrives_as_it_was_sent() {
         let usage = TreeUsage { user_us: 1, system_us: 2, max_rss_kb: 3, wall_us: 4 };
+        let held = Held { layers: layer::LIMITS | layer::SIGNAL_SCOPE, landlock: 7 };
         for report in [
             Report::Refused { step: Step::Execute, errno: 2 },
-            Report::Started { pid: 77, layers: layer::LIMITS | layer::SIGNAL_SCOPE, landlock: 7 },
-            Report::Ended { cause: Cause::Asked, status: 9, usage },
-            Report::Ended { cause: Cause::Itself, status: -1, usage },
+            Report::Waiting { pid: 77 },
+            Report::Ended { cause: Cause::Asked, status: 9, usage, held },
+            Report::Ended { cause: Cause::Itself, status: -1, usage, held: Held::default() },
         ] {
             let sent: [u8; REPORT_LENGTH] = report.encode().try_into().unwrap();
             assert_eq!(Report::decode(&sent), Some(report));

@@ -1,24 +1,24 @@
 //! The init's own life: fork the process that becomes the tool, watch it, end the tree, report.
 //!
-//! Guarantees: one `Refused`, or one `Started` and one `Ended`. The wall clock runs from the order, here, so that a daemon that
-//! hangs does not prolong it.
-//! Does not: see the order or touch the tool's output. The process that becomes the tool is forked before there is an order, and
-//! gets it itself.
+//! Guarantees: one `Ended` for an order that was carried out. The wall clock runs from the order, here, so that a daemon that hangs
+//! does not prolong it.
+//! Does not: see the order, hear of the start, or touch the tool's output. The process that becomes the tool is forked before there
+//! is an order, gets it itself, and sets the timers at which the init has to wake up.
 
 use core::time::Duration;
 
 use crate::{
     kernel::{self, Errno, Shared},
     limits::ProcessWatch,
-    program::{self, Program, Progress},
-    protocol::{self, Cause, Report, Step, TreeUsage, layer},
+    program::{self, Program, Progress, Timers},
+    protocol::{self, Cause, Held, Report, Step, TreeUsage, layer},
     tree,
 };
 
 /// The control socket.
 const CONTROL: i32 = 0;
 
-/// The socket from which the order comes, until there is a process to read it.
+/// The socket from which the order comes, as the daemon hands it over.
 const ORDERS: i32 = 1;
 
 /// What the standard streams are when they are nothing else.
@@ -36,17 +36,17 @@ pub fn report(report: &Report) {
 pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
     let at = |step| move |errno| (step, errno);
     let shared = kernel::share().map_err(at(Step::Fork))?;
-    let [progress, told] = kernel::pipe().map_err(at(Step::Fork))?;
-    let timer = kernel::timer().map_err(at(Step::Supervise))?;
+    let timers = Timers::new().map_err(at(Step::Supervise))?;
+    let orders = kernel::copy_aside(ORDERS).map_err(at(Step::Supervise))?;
+    kernel::duplicate(NOTHING, ORDERS).map_err(at(Step::Supervise))?;
     let init = kernel::own_pid();
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {
-        Program { orders: ORDERS, timer, init, shared }.run();
+        Program { orders, timers, init, shared }.run();
     }
-    // The tool alone holds what it has to do with: the end of the pipe says that it runs or is no more.
-    kernel::duplicate(NOTHING, ORDERS).map_err(at(Step::Fork))?;
-    kernel::close(told);
-    let mut watch = Watch { tool, shared, signals, timer, progress: Some(progress), processes: None, end: None };
+    // That process alone holds it now, so that its end says that the program runs, or that the process is no more.
+    kernel::close(orders);
+    let mut watch = Watch { tool, shared, signals, timers, processes: None, end: None };
     let (cause, children) = watch.until_end();
     let grace = match cause {
         // Nobody is left to say goodbye, or too many are.
@@ -62,26 +62,17 @@ pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
     if children {
         tree::end(signals, grace, |child| watch.collected(&child));
     }
-    // If it was ready to run when it had to end, it may have run.
-    watch.hear();
-    watch.failure().map_or(Ok(()), Err)?;
-    let (user_us, system_us, max_rss_kb) = kernel::children_usage();
-    let (status, at) = watch.end.unwrap_or_default();
-    let wall = at.saturating_sub(shared.get(program::ORDERED_AT));
-    let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us: wall / 1000 };
-    report(&Report::Ended { cause, status, usage });
+    watch.report(cause);
     Ok(())
 }
 
 /// What the init knows about the tool while it runs.
 struct Watch {
     tool: i32,
-    /// What the tool-to-be says about itself.
+    /// What the process says about itself that becomes the tool.
     shared: Shared,
     signals: i32,
-    timer: i32,
-    /// The pipe that ends when the program runs, until it does.
-    progress: Option<i32>,
+    timers: Timers,
     processes: Option<ProcessWatch>,
     /// The tool's wait status, and when it was collected.
     end: Option<(i32, u64)>,
@@ -91,17 +82,11 @@ impl Watch {
     /// Watches until the tool has ended or has to end. Says also whether the init has a child left.
     fn until_end(&mut self) -> (Cause, bool) {
         loop {
-            let longest = self.processes.as_ref().map(|_| ProcessWatch::EVERY);
-            let descriptors = [CONTROL, self.signals, self.progress.unwrap_or(-1), self.timer];
-            let [asked, child, progress, out_of_time] = kernel::poll(descriptors, longest);
-            if progress {
-                self.hear();
-            }
+            let Timers { wall, look } = self.timers;
+            let [asked, child, out_of_time, time_to_look] = kernel::poll([CONTROL, self.signals, wall, look], None);
             if child {
                 let children = tree::collect(|child| self.collected(&child));
                 if self.end.is_some() {
-                    // Before it ran, or after: it holds no pipe any more.
-                    self.hear();
                     return (Cause::Itself, children);
                 }
                 tree::drain(self.signals);
@@ -113,21 +98,19 @@ impl Watch {
             if out_of_time {
                 return (Cause::WallClock, true);
             }
-            if self.processes.as_mut().is_some_and(ProcessWatch::is_exceeded) {
+            if time_to_look && self.has_too_many_processes() {
                 return (Cause::Processes, true);
             }
         }
     }
 
-    /// Hears the end of the pipe: the program runs, if it was ready to, and the daemon hears of it.
-    fn hear(&mut self) {
-        let Some(pipe) = self.progress.take() else { return };
-        kernel::close(pipe);
-        if let Some(Progress::Ready { layers, landlock }) = Progress::of(self.shared) {
-            let pid = self.tool.cast_unsigned();
-            report(&Report::Started { pid, layers: layers | layer::TREE_KILL, landlock });
+    fn has_too_many_processes(&mut self) -> bool {
+        let mut times = [0; 8];
+        let _ = kernel::read(self.timers.look, &mut times);
+        if self.processes.is_none() {
             self.processes = ProcessWatch::new(self.shared);
         }
+        self.processes.as_mut().is_some_and(ProcessWatch::is_exceeded)
     }
 
     fn collected(&mut self, child: &tree::Collected) {
@@ -136,12 +119,23 @@ impl Watch {
         }
     }
 
-    /// Why the tool never ran, if it did not.
-    fn failure(&self) -> Option<(Step, Errno)> {
-        match Progress::of(self.shared) {
-            Some(Progress::Ready { .. }) => None,
-            Some(Progress::Failed { step, errno }) => Some((step, Errno(errno))),
-            None => Some((Step::Execute, Errno(kernel::EINTR))),
+    /// Tells how it ended, if there was an order and it was not refused.
+    fn report(&self, cause: Cause) {
+        let held = match Progress::of(self.shared) {
+            // The process has said so itself.
+            Some(Progress::Failed) => return,
+            Some(Progress::Ready(Held { layers, landlock })) => Held { layers: layers | layer::TREE_KILL, landlock },
+            // It was ended on the way.
+            None => Held::default(),
+        };
+        let ordered_at = self.shared.get(program::ORDERED_AT);
+        if ordered_at == 0 {
+            return;
         }
+        let (user_us, system_us, max_rss_kb) = kernel::children_usage();
+        let (status, ended_at) = self.end.unwrap_or_default();
+        let wall_us = ended_at.saturating_sub(ordered_at) / 1000;
+        let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
+        report(&Report::Ended { cause, status, usage, held });
     }
 }

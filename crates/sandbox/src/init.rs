@@ -7,7 +7,7 @@ use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     process::{Child, Command, Stdio},
@@ -38,13 +38,9 @@ pub struct Idle {
     pub init: Init,
     /// Where it reports, and is stopped.
     pub control: UnixStream,
-    /// Where the order goes.
-    pub orders: Orders,
+    /// Where the order goes: to the process which becomes the tool.
+    pub orders: UnixStream,
 }
-
-/// The socket that leads to the process which becomes the tool.
-#[derive(Debug)]
-pub struct Orders(UnixStream);
 
 impl Idle {
     /// Starts an init.
@@ -58,7 +54,7 @@ impl Idle {
         command.env_clear().stderr(Stdio::null());
         command.stdin(Stdio::from(OwnedFd::from(their_control))).stdout(Stdio::from(OwnedFd::from(their_orders)));
         let child = command.spawn()?;
-        Ok(Self { init: Init { child, collected: false }, control, orders: Orders(orders) })
+        Ok(Self { init: Init { child, collected: false }, control, orders })
     }
 
     /// Whether it still waits; somebody may have killed it meanwhile.
@@ -67,48 +63,39 @@ impl Idle {
     }
 }
 
-impl Orders {
-    /// Sends the order, or as much of it as there is room for, with everything that goes along. Returns what is left to send.
-    ///
-    /// Nothing has begun if this fails.
-    pub fn send(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<u8>> {
-        let mut unsent = order.encode();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let sent = rustix::net::sendmsg(&self.0, &[IoSlice::new(&unsent)], &mut ancillary, SendFlags::NOSIGNAL)?;
-        unsent.drain(..sent);
-        Ok(unsent)
+/// Sends an order, or as much of it as there is room for, with everything that goes along. Returns what is left to send.
+///
+/// Nothing has begun if this fails.
+pub fn send(orders: impl AsFd, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<u8>> {
+    let mut unsent = order.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
+    let sent = rustix::net::sendmsg(orders, &[IoSlice::new(&unsent)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    unsent.drain(..sent);
+    Ok(unsent)
+}
 
-    /// The socket, for what is left to send.
-    pub fn into_socket(self) -> UnixStream {
-        self.0
-    }
-
-    /// Waits for a descriptor that comes back.
-    pub fn receive(&self, longest: Duration) -> io::Result<OwnedFd> {
-        self.0.set_nonblocking(false)?;
-        self.0.set_read_timeout(Some(longest))?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        let mut parts = [io::IoSliceMut::new(&mut byte)];
-        loop {
-            match rustix::net::recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(_) => break,
-            }
+/// Waits for a descriptor that comes back.
+pub fn receive(orders: &UnixStream, longest: Duration) -> io::Result<OwnedFd> {
+    orders.set_nonblocking(false)?;
+    orders.set_read_timeout(Some(longest))?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut parts = [io::IoSliceMut::new(&mut byte)];
+    while let Err(errno) = rustix::net::recvmsg(orders, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        if errno != Errno::INTR {
+            return Err(errno.into());
         }
-        let received = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        });
-        received.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
+    let received = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    received.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 impl Init {

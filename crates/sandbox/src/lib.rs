@@ -4,16 +4,17 @@
 //! it ended, what it wrote and which [`Layer`]s really held it. [`run_constrained_process`] is the short way through.
 //!
 //! ```text
-//! daemon ── posix_spawn ──► init ── fork ──► program ──► its children
-//!    └── control socket ─────┘ └── subreaper: every orphan comes back to it
+//! daemon ── posix_spawn ──► init ── fork ──► process that waits ── exec ──► program ──► its children
+//!    ├── control socket ─────┘ └── subreaper: every orphan comes back to it
+//!    └── order ───────────────────────────────────┘
 //! ```
-//! The init is a small static program, built with this crate and kept in a sealed memory file. It sets the layers up between
-//! fork and exec, so the daemon never forks, whatever it holds in memory; and it ends the whole tree when the program ends, when
-//! the time is up, when it is asked to, and when the daemon is gone.
+//! The init is a small program without libraries, built with this crate and kept in a sealed memory file. It waits for a call before
+//! there is one, with the process that becomes the program, so the daemon never forks, whatever it holds in memory; and it ends the
+//! whole tree when the program ends, when the time is up, when it is asked to, and when the daemon is gone.
 //!
 //! Guarantees: a plan runs as it says or not at all; the program and its working directory are those that were checked, whatever
-//! their paths lead to by then; nothing outlives a call; output is bounded in memory and never stops the
-//! program; the daemon's own state directory is hidden where the kernel has Landlock.
+//! their paths lead to by then; nothing outlives a call; output is bounded in memory and never stops the program; the daemon's own
+//! state directory is hidden where the kernel has Landlock.
 //! Does not: decide whether a plan may run. That is for the crate that calls this one. Tier B isolates nothing else:
 //! [`TIER_B_DOES_NOT`] says so wherever it is attested.
 

@@ -26,7 +26,7 @@ use crate::{
     executable::{Executable, ProgramFiles},
     guard::{self, Checked},
     image::{self, Image},
-    init::{Idle, Init, Orders},
+    init::{Idle, Init, send},
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
     protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
@@ -75,8 +75,10 @@ impl SandboxProcessRunner {
             |error: io::Error| Error::new(Kind::Unavailable, format!("no supervisor can be started: {error}"));
         let image = Image::new().map_err(unavailable)?;
         let layers = match rehearse(&image).map_err(unavailable)? {
-            Some(Report::Started { layers, landlock, .. }) => Layer::from_bits(layers, landlock),
-            other => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
+            [Some(Report::Waiting { .. }), Some(Report::Ended { held, .. })] => {
+                Layer::from_bits(held.layers, held.landlock)
+            }
+            [other, _] => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
         let can_hide = layers.iter().any(|layer| matches!(layer, Layer::HiddenPaths { .. }));
         let inits = Arc::new(Inits { idle: Mutex::new(None), image, walls: Walls::new(can_hide) });
@@ -140,16 +142,12 @@ impl SandboxProcessRunner {
             control,
             stdout,
             stderr,
-            held: [stdout_end, stderr_end],
+            ends: [stdout_end, stderr_end],
             stop: stopped,
             wall: shorter.unwrap_or(wall),
             out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
         };
-        if !unsent.is_empty() {
-            let orders = UnixStream::from_std(orders.into_socket()).map_err(failed)?;
-            supervision::send_rest(orders, &unsent, &supervision.init).await;
-        }
-        let begun = supervision.begin().await;
+        let begun = supervision.begin(orders, unsent).await;
         let inits = self.inits.clone();
         // Off the runtime: starting a process takes a while.
         tokio::task::spawn_blocking(move || inits.refill(walls));
@@ -185,8 +183,8 @@ struct Inits {
 /// An init that has its order, with what connects to it.
 struct Launched {
     init: Init,
-    control: UnixStream,
-    orders: Orders,
+    control: std::os::unix::net::UnixStream,
+    orders: UnixStream,
     /// The part of the order that did not fit into the socket yet.
     unsent: Vec<u8>,
 }
@@ -199,15 +197,15 @@ impl Inits {
     fn launch(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Launched> {
         let waiting = self.idle().take().and_then(|mut idle| idle.is_alive().then_some(idle));
         if let Some(Idle { init, control, orders }) = waiting {
-            // The runtime hears of the socket before the init can say anything.
-            let control = UnixStream::from_std(control)?;
-            if let Ok(unsent) = orders.send(order, fds) {
+            // The runtime knows of the socket before anything can come out of it.
+            let orders = UnixStream::from_std(orders)?;
+            if let Ok(unsent) = send(&orders, order, fds) {
                 return Ok(Launched { init, control, orders, unsent });
             }
         }
         let Idle { init, control, orders } = Idle::new(&self.image)?;
-        let control = UnixStream::from_std(control)?;
-        let unsent = match orders.send(order, fds) {
+        let orders = UnixStream::from_std(orders)?;
+        let unsent = match send(&orders, order, fds) {
             // It is gone already, and has said why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Vec::new(),
             sent => sent?,
@@ -288,7 +286,7 @@ fn check_size(order: &Order) -> Result<(), Error> {
 }
 
 /// Sets every layer up and runs nothing. Something that does not exist is hidden, so that this is tried too.
-fn rehearse(image: &Image) -> io::Result<Option<Report>> {
+fn rehearse(image: &Image) -> io::Result<[Option<Report>; 2]> {
     let limits = Limits::default();
     let order = Order {
         hidden: vec![b"/palyra-rehearsal".to_vec()],
@@ -300,16 +298,25 @@ fn rehearse(image: &Image) -> io::Result<Option<Report>> {
         open_files: limits.open_files,
         ..Order::default()
     };
-    let Idle { init, mut control, orders } = Idle::new(image)?;
+    let Idle { init, control, orders } = Idle::new(image)?;
     // One that is gone already has said why.
-    let _ = orders.send(&order, &[]);
-    control.set_nonblocking(false)?;
-    control.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut report = [0; REPORT_LENGTH];
-    let read = control.read_exact(&mut report);
+    let _ = send(&orders, &order, &[]);
+    let refused = read_report(&orders)?;
+    let reports = match refused {
+        Some(_) => [refused, None],
+        None => [read_report(&control)?, read_report(&control)?],
+    };
     drop((control, orders));
     init.collect_blocking();
-    Ok(read.ok().and_then(|()| Report::decode(&report)))
+    Ok(reports)
+}
+
+/// The next report, or nothing if there is none to come.
+fn read_report(mut socket: &std::os::unix::net::UnixStream) -> io::Result<Option<Report>> {
+    socket.set_nonblocking(false)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut report = [0; REPORT_LENGTH];
+    Ok(socket.read_exact(&mut report).ok().and_then(|()| Report::decode(&report)))
 }
 
 /// How many pieces the live stream holds for its reader.

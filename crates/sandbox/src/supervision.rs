@@ -3,14 +3,14 @@
 //! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is reminded, then killed. It collects the init.
 //! Does not: measure time for the process. The init does; the clock here is for an init that fails to.
 
-use std::{io, os::fd::OwnedFd, pin::Pin, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
 
 use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
     sync::{oneshot, watch},
-    time::{Instant, Sleep, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -22,16 +22,16 @@ use crate::{
     stream::Stream,
 };
 
-/// Everything that belongs to one running process.
+/// Everything that belongs to one process.
 pub struct Supervision {
     /// The init, and where it reports.
     pub init: Init,
-    pub control: UnixStream,
+    pub control: std::os::unix::net::UnixStream,
     pub stdout: Stream,
     pub stderr: Stream,
     /// The ends into which the process writes. While they are here too, its end is told once, by the init, and not before by each
     /// stream.
-    pub held: [OwnedFd; 2],
+    pub ends: [OwnedFd; 2],
     pub stop: watch::Receiver<Option<StopCause>>,
     /// What the init was told.
     pub wall: Duration,
@@ -40,100 +40,128 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// Hears from the init that the program runs, or why not, before there is anybody to stop it.
-    pub async fn begin(self) -> Result<Begun, Error> {
-        let overdue = Box::pin(sleep_until(in_time(self.wall.saturating_add(A_LITTLE))));
-        let mut begun = Begun { supervision: self, watch: Watch::default(), overdue, buffer: Vec::new() };
-        match begun.report().await {
-            Some(Report::Started { pid, layers, landlock }) => {
-                begun.watch.session = Some(pid);
-                begun.watch.layers = Layer::from_bits(layers, landlock);
-                Ok(begun)
+    /// Waits until the program runs, or it is clear why not. Nobody can stop it yet but by dropping this.
+    pub async fn begin(self, orders: UnixStream, unsent: Vec<u8>) -> Result<Begun, Error> {
+        let overdue = sleep_until(in_time(self.wall.saturating_add(A_LITTLE)));
+        tokio::pin!(overdue);
+        let mut watch = Watch::default();
+        let answer = exchange(orders, unsent);
+        tokio::pin!(answer);
+        let refused = loop {
+            tokio::select! {
+                refused = &mut answer => break refused,
+                () = &mut overdue => {
+                    overdue.as_mut().reset(in_time(A_LITTLE));
+                    // The init knows by itself when the time is up, unless the process that has the order does nothing at all.
+                    let _ = rustix::io::write(&self.control, &[protocol::STOP]);
+                    watch.remind(&self.init);
+                }
             }
-            other => {
-                let Supervision { init, control, .. } = begun.supervision;
-                tokio::spawn(init.collect(control));
-                Err(refusal(other))
-            }
+        };
+        // It said who it is before it waited for the order, and the init if there could be none.
+        let said = refused.or_else(|| read_report(&self.control));
+        let control = UnixStream::from_std(self.control);
+        let control = control.map_err(|error| Error::new(Kind::SpawnFailed, error.to_string()))?;
+        if watch.reminders > 0 {
+            tokio::spawn(self.init.collect(control));
+            return Err(Error::new(
+                Kind::SpawnFailed,
+                "the process that was to become the program did nothing in time",
+            ));
         }
+        if let Some(Report::Waiting { pid }) = said {
+            watch.session = Some(pid);
+            let Self { init, stdout, stderr, ends, stop, wall, out_of_time, .. } = self;
+            return Ok(Begun { init, control, stdout, stderr, ends, stop, wall, out_of_time, watch });
+        }
+        tokio::spawn(self.init.collect(control));
+        Err(refusal(said))
     }
+}
+
+/// Sends what is left of the order, and returns what is refused of it, if anything is: then the program does not run.
+async fn exchange(mut orders: UnixStream, unsent: Vec<u8>) -> Option<Report> {
+    // Who refuses the order while it is sent says so.
+    let _ = orders.write_all(&unsent).await;
+    let mut word = [0; REPORT_LENGTH];
+    orders.read_exact(&mut word).await.ok().and_then(|_| Report::decode(&word))
+}
+
+/// The report that is there already.
+fn read_report(control: &std::os::unix::net::UnixStream) -> Option<Report> {
+    let mut report = [0; REPORT_LENGTH];
+    let read = rustix::io::read(control, &mut report).ok()?;
+    Report::decode(&report).filter(|_| read == REPORT_LENGTH)
 }
 
 /// A process that runs.
 pub struct Begun {
-    supervision: Supervision,
+    init: Init,
+    control: UnixStream,
+    stdout: Stream,
+    stderr: Stream,
+    ends: [OwnedFd; 2],
+    stop: watch::Receiver<Option<StopCause>>,
+    wall: Duration,
+    out_of_time: Ended,
     watch: Watch,
-    overdue: Pin<Box<Sleep>>,
-    buffer: Vec<u8>,
 }
 
 impl Begun {
     /// Accompanies the process to its end.
     pub async fn run(mut self, outcome: oneshot::Sender<Outcome>) {
-        self.buffer = vec![0; 64 << 10];
-        let ended = match self.report().await {
-            Some(Report::Ended { cause, status, usage }) => {
-                self.watch.usage = from_tree(usage);
-                match cause {
+        let mut buffer = vec![0; 64 << 10];
+        let (ended, usage, layers) = match self.report(&mut buffer).await {
+            Some(Report::Ended { cause, status, usage, held }) => {
+                let ended = match cause {
                     Cause::Itself => by_itself(status),
-                    Cause::WallClock => self.supervision.out_of_time,
+                    Cause::WallClock => self.out_of_time,
                     Cause::Processes => Ended::ProcessLimit,
                     Cause::Asked => Ended::Cancelled(self.watch.cause.unwrap_or(StopCause::CallerGone)),
-                }
+                };
+                (ended, from_tree(usage), Layer::from_bits(held.layers, held.landlock))
             }
             _ => {
                 self.watch.session.into_iter().for_each(orphans::kill_session);
-                Ended::SupervisorLost
+                (Ended::SupervisorLost, Usage::default(), Vec::new())
             }
         };
-        let Self { supervision: Supervision { init, control, mut stdout, mut stderr, held, .. }, watch, .. } = self;
-        let captured = (stdout.finish(&mut self.buffer), stderr.finish(&mut self.buffer));
-        let Watch { usage, layers, .. } = watch;
-        let _ = outcome.send(Outcome { ended, stdout: captured.0, stderr: captured.1, usage, layers });
+        let (stdout, stderr) = (self.stdout.finish(&mut buffer), self.stderr.finish(&mut buffer));
+        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers });
         // Only now does the live stream end, so that whoever waits for that finds the outcome.
-        drop((stdout, stderr, held));
-        init.collect(control).await;
+        drop((self.stdout, self.stderr, self.ends));
+        self.init.collect(self.control).await;
     }
 
-    /// Waits for the next report, or the end of the init, which is none. Meanwhile output is read and stops are passed on.
-    async fn report(&mut self) -> Option<Report> {
-        let Self { supervision, watch, overdue, buffer } = self;
+    /// Waits for the last report, or the end of the init, which is none. Meanwhile output is read and stops are passed on.
+    async fn report(&mut self, buffer: &mut [u8]) -> Option<Report> {
+        let overdue = sleep_until(in_time(self.wall.saturating_add(A_LITTLE)));
+        tokio::pin!(overdue);
         let mut report = [0; REPORT_LENGTH];
         let mut have = 0;
         loop {
             tokio::select! {
-                read = supervision.control.read(report.get_mut(have..).unwrap_or_default()) => {
+                read = self.control.read(report.get_mut(have..).unwrap_or_default()) => {
                     let read = read.unwrap_or(0);
                     have += read;
                     if read == 0 || have == REPORT_LENGTH {
                         return Report::decode(&report).filter(|_| read > 0);
                     }
                 }
-                () = supervision.stdout.readable(), if !buffer.is_empty() => supervision.stdout.read(buffer),
-                () = supervision.stderr.readable(), if !buffer.is_empty() => supervision.stderr.read(buffer),
-                cause = stopped(&mut supervision.stop), if watch.cause.is_none() => {
-                    watch.cause = Some(cause);
+                () = self.stdout.readable() => self.stdout.read(buffer),
+                () = self.stderr.readable() => self.stderr.read(buffer),
+                cause = stopped(&mut self.stop), if self.watch.cause.is_none() => {
+                    self.watch.cause = Some(cause);
                     overdue.as_mut().reset(in_time(A_LITTLE));
                     // The socket is empty in this direction. If the init is gone, that shows in the other one.
-                    let _ = supervision.control.try_write(&[protocol::STOP]);
+                    let _ = self.control.try_write(&[protocol::STOP]);
                 }
-                () = &mut *overdue => {
+                () = &mut overdue => {
                     overdue.as_mut().reset(in_time(A_LITTLE));
-                    // Somebody may have stopped it. It is killed only when nothing else helps: it alone knows the whole tree.
-                    watch.reminders += 1;
-                    supervision.init.signal(if watch.reminders < REMINDERS { Signal::CONT } else { Signal::KILL });
+                    self.watch.remind(&self.init);
                 }
             }
         }
-    }
-}
-
-/// Sends the rest of an order that did not fit into the socket at once.
-pub async fn send_rest(orders: UnixStream, unsent: &[u8], init: &Init) {
-    let mut orders = orders;
-    // A process that refuses the order while it is sent says so to the init, which reports it.
-    if timeout(A_LITTLE, orders.write_all(unsent)).await.is_err() {
-        init.signal(Signal::KILL);
     }
 }
 
@@ -141,10 +169,16 @@ pub async fn send_rest(orders: UnixStream, unsent: &[u8], init: &Init) {
 #[derive(Default)]
 struct Watch {
     session: Option<u32>,
-    layers: Vec<Layer>,
-    usage: Usage,
     cause: Option<StopCause>,
     reminders: u32,
+}
+
+impl Watch {
+    /// Somebody may have stopped the init. It is killed only when nothing else helps: it alone knows the whole tree.
+    fn remind(&mut self, init: &Init) {
+        self.reminders += 1;
+        init.signal(if self.reminders < REMINDERS { Signal::CONT } else { Signal::KILL });
+    }
 }
 
 /// Why the program did not start.

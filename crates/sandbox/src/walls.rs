@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{
     image::Image,
-    init::Idle,
+    init::{Idle, receive, send},
     protocol::{Order, Stamp},
     runner::hidden_as_bytes,
     stamp::{is_settled, stamp_at},
@@ -134,7 +134,7 @@ fn build(hidden: &[PathBuf], image: &Image) -> io::Result<OwnedFd> {
         wall_ms: u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX),
         ..Order::default()
     };
-    let rules = orders.send(&order, &[]).and_then(|_| orders.receive(LONGEST));
+    let rules = send(&orders, &order, &[]).and_then(|_| receive(&orders, LONGEST));
     drop((control, orders));
     init.collect_blocking();
     rules
@@ -151,3 +151,55 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// For how many lists of hidden directories rules are kept.
 const MOST_KNOWN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn rules_are_built_for_what_stays_as_it_is_and_forgotten_when_it_changes() {
+        let image = Image::new().unwrap();
+        let walls = Walls::new(true);
+        let place = tempfile::tempdir().unwrap();
+        let hidden = vec![fs::canonicalize(place.path()).unwrap().join("above/hidden")];
+        fs::create_dir_all(&hidden[0]).unwrap();
+        let rules = find_rules(&walls, &hidden, &image);
+        fs::write(place.path().join("above/neighbour"), "").unwrap();
+        assert!(!matches!(walls.find(&hidden), Found::Rules(_)), "there is a neighbour that they do not know");
+        let others = find_rules(&walls, &hidden, &image);
+        assert!(!Arc::ptr_eq(&rules, &others));
+        assert!(!matches!(walls.find(&[]), Found::Rules(_)), "they hide something else");
+        let nothing = find_rules(&walls, &[], &image);
+        assert!(!Arc::ptr_eq(&nothing, &others));
+    }
+
+    #[test]
+    fn where_nothing_can_be_hidden_no_rules_are_looked_for() {
+        let walls = Walls::new(false);
+        for _ in 0..3 {
+            assert!(matches!(walls.find(&[]), Found::Nothing));
+        }
+    }
+
+    /// Asks until there are rules. What others do in the directories above may bring them down again.
+    fn find_rules(walls: &Walls, hidden: &[PathBuf], image: &Image) -> Arc<OwnedFd> {
+        let began = Instant::now();
+        let mut built = false;
+        loop {
+            match walls.find(hidden) {
+                Found::Rules(rules) => {
+                    assert!(built, "nobody built them");
+                    return rules;
+                }
+                Found::NothingYet(neighbourhood) => {
+                    walls.build(neighbourhood, image);
+                    built = true;
+                }
+                Found::Nothing => thread::sleep(Duration::from_millis(1)),
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "there are never any rules");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 
 mod lab;
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use lab::{Lab, absolute, text};
 use palyra_sandbox::{Ended, Layer, ProcessPlan, SandboxProcessRunErrorKind};
@@ -68,6 +68,24 @@ async fn everything_else_can_still_be_used() {
         truncate -s 0 b; echo fine"#;
     let outcome = lab.run(&hiding(&lab, lab.shell(script))).await;
     assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::Exited(0), "a\nb\nfine\n"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn rules_that_are_used_again_hide_as_much_and_know_new_neighbours() {
+    let lab = with_secret();
+    let (secret, neighbour) = (lab.outside().join("state/deep/secret"), lab.outside().join("neighbour"));
+    for round in 0..40 {
+        // Old enough, now and then, that rules from before are used.
+        tokio::time::sleep(Duration::from_millis(if round % 10 == 5 { 50 } else { 0 })).await;
+        let text_of_round = format!("{round}\n");
+        if round % 10 == 0 {
+            let _ = fs::remove_file(&neighbour);
+        }
+        fs::write(&neighbour, &text_of_round).unwrap();
+        let (secret, neighbour) = (secret.display(), neighbour.display());
+        let outcome = lab.run(&hiding(&lab, lab.shell(&format!("cat {neighbour}; cat {secret}")))).await;
+        assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::Exited(1), &*text_of_round));
+    }
 }
 
 #[tokio::test]

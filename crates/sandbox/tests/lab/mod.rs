@@ -179,6 +179,13 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Waits until they are no more. They sleep, so somebody has to end them.
+    pub async fn is_gone(&self) {
+        within_reason(|| self.0.iter().all(|&process| rustix::process::test_kill_process(process).is_err())).await;
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         for process in &self.0 {
