@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use palyra_policy::Touch;
+use palyra_sandbox::ForbiddenVariable;
 use palyra_types::{
     AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
     ToolMetadata, ToolName,
@@ -18,10 +19,7 @@ use palyra_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    tools::environment::ForbiddenVariable,
-    workspace::{Workspace, WorkspaceError},
-};
+use crate::workspace::{Workspace, WorkspaceError};
 
 /// What is told about a tool, and checked before each call.
 #[derive(Debug, Clone)]

@@ -9,7 +9,6 @@
 //! ```
 
 mod arguments;
-pub(crate) mod environment;
 pub(crate) mod files;
 mod fs_list;
 mod fs_read;
@@ -29,7 +28,6 @@ use serde::Deserialize;
 use self::arguments::ArgumentCheck;
 pub use self::{
     arguments::ArgumentsError,
-    environment::ForbiddenVariable,
     files::{FileError, OutputCaps},
 };
 use crate::tool::{IntendError, Intent, Place, Tool, ToolDefinition};

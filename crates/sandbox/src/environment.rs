@@ -1,233 +1,199 @@
-//! The environment of a process: built from nothing, never inherited.
+//! Variables that a call may not set, because they make a program run other code than its name says.
 //!
-//! Guarantees: `PATH` is fixed; from the host come only allowed names; no variable that makes a loader, a shell or a runtime
-//! run code reaches the process, from either side.
-//! Does not: know every such variable. The list is a guard, like that of interpreters.
-
-use std::collections::BTreeMap;
+//! A rule that trusts `/usr/bin/git` trusts git, not what `GIT_SSH_COMMAND` names. This is the one list of them.
+//! Guarantees: a name on the list is refused, with the reason. Does not: know every such variable, or hold a boundary. A program has
+//! other ways to be led astray, and a tier that isolates is what contains it; the list keeps rules about programs meaning what they
+//! say. A plan may still hold such a variable where the operator passes it on.
 
 use palyra_types::visible::visible;
 
-/// The search path of every process.
-pub const SAFE_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// A variable that a call may not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForbiddenVariable {
+    /// It is not the name of a variable.
+    #[error("`{}` is no name for a variable", visible(.0))]
+    NotAName(String),
+    /// The dynamic loader or the C library acts on it.
+    #[error("the variable `{}` makes the loader run other code in every program", visible(.0))]
+    Loader(String),
+    /// Shells act on it before they run anything.
+    #[error("the variable `{}` makes shells run other code first", visible(.0))]
+    Shell(String),
+    /// An interpreter loads code from where it points.
+    #[error("the variable `{}` makes an interpreter load other code", visible(.0))]
+    Interpreter(String),
+    /// A program starts what it names.
+    #[error("the variable `{}` names a command that other programs start", visible(.0))]
+    Command(String),
+    /// The daemon sets it.
+    #[error("the variable `{}` is set by the daemon", visible(.0))]
+    Fixed(String),
+}
 
-/// The names that are taken from the host unless an operator says otherwise.
-pub const DEFAULT_ENVIRONMENT: &[&str] = &[
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LC_ALL",
-    "LC_COLLATE",
-    "LC_CTYPE",
-    "LC_MESSAGES",
-    "LC_MONETARY",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "LOGNAME",
-    "TERM",
-    "TZ",
-    "USER",
-];
-
-/// The environment for a call: the fixed `PATH`, the allowed names as the host has them, and what the call gives.
-///
-/// A name that the call gives wins over the host's.
+/// Checks the name of a variable.
 ///
 /// # Errors
-/// When a name is none, a value holds a NUL, or the variable would load code into programs.
-pub fn environment<'a>(
-    allowlist: impl IntoIterator<Item = &'a str>,
-    host: impl Fn(&str) -> Option<String>,
-    given: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, EnvironmentError> {
-    let inherited = allowlist.into_iter().filter_map(|name| Some((name.to_owned(), host(name)?)));
-    let mut built = BTreeMap::new();
-    for (name, value) in inherited.chain(given.iter().map(|(name, value)| (name.clone(), value.clone()))) {
-        check(&name, &value)?;
-        built.insert(name, value);
-    }
-    built.insert("PATH".to_owned(), SAFE_PATH.to_owned());
-    Ok(built)
-}
-
-/// Why an environment was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    /// Empty, or with `=` or a NUL in it.
-    #[error("`{}` is no name of a variable", visible(.0))]
-    Name(String),
-    /// The value holds a NUL.
-    #[error("the value of `{}` holds a NUL", visible(.0))]
-    Value(String),
-    /// The variable makes programs load or run what it names.
-    #[error("the variable `{}` makes programs run what it names", visible(.0))]
-    LoadsCode(String),
-    /// The search path is fixed.
-    #[error("`PATH` is fixed to `{SAFE_PATH}`")]
-    Path,
-}
-
-impl EnvironmentError {
-    /// What to do about it.
-    #[must_use]
-    pub const fn advice(&self) -> &'static str {
-        match self {
-            Self::Name(_) => "give names without `=` and NUL",
-            Self::Value(_) => "give the value without NUL",
-            Self::LoadsCode(_) => "leave the variable out; pass what is needed as an argument",
-            Self::Path => "give the program by its absolute path",
-        }
-    }
-}
-
-fn check(name: &str, value: &str) -> Result<(), EnvironmentError> {
+/// When it is none, or one of those above.
+pub fn check_variable(name: &str) -> Result<(), ForbiddenVariable> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(EnvironmentError::Name(name.to_owned()));
+        return Err(ForbiddenVariable::NotAName(name.to_owned()));
     }
-    if value.contains('\0') {
-        return Err(EnvironmentError::Value(name.to_owned()));
-    }
-    if name == "PATH" {
-        return Err(EnvironmentError::Path);
-    }
-    let loads = LOADING.contains(&name) || LOADING_FAMILIES.iter().any(|family| name.starts_with(family));
-    if loads { Err(EnvironmentError::LoadsCode(name.to_owned())) } else { Ok(()) }
+    let is_in = |list: &[&str]| {
+        list.iter().any(|entry| match entry.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == *entry,
+        })
+    };
+    let kind = if is_in(LOADER) {
+        ForbiddenVariable::Loader
+    } else if is_in(SHELL) {
+        ForbiddenVariable::Shell
+    } else if is_in(INTERPRETER) {
+        ForbiddenVariable::Interpreter
+    } else if is_in(COMMAND) {
+        ForbiddenVariable::Command
+    } else if is_in(FIXED) {
+        ForbiddenVariable::Fixed
+    } else {
+        return Ok(());
+    };
+    Err(kind(name.to_owned()))
 }
 
-/// Variables whose value some widespread program loads, runs or reads code from.
-const LOADING: &[&str] = &[
-    "BASHOPTS",
-    "BASH_ENV",
-    "BROWSER",
-    "CDPATH",
-    "CLASSPATH",
-    "COMSPEC",
-    "EDITOR",
-    "ENV",
+/// A `*` at the end stands for anything.
+const LOADER: &[&str] = &[
+    "DYLD_*",
     "GCONV_PATH",
     "GETCONF_DIR",
-    "GIT_ASKPASS",
-    "GIT_DIR",
-    "GIT_EDITOR",
-    "GIT_EXEC_PATH",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_PAGER",
-    "GIT_PROXY_COMMAND",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_TEMPLATE_DIR",
     "GLIBC_TUNABLES",
     "HOSTALIASES",
-    "IFS",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "LESSCLOSE",
-    "LESSOPEN",
+    "LD_*",
     "LOCALDOMAIN",
     "LOCPATH",
-    "MAKEFILES",
-    "MAKEFLAGS",
-    "MANPAGER",
+    "MALLOC_*",
     "NIS_PATH",
     "NLSPATH",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    "RESOLV_HOST_CONF",
+    "RES_OPTIONS",
+    "TZDIR",
+];
+
+const SHELL: &[&str] =
+    &["BASHOPTS", "BASH_*", "CDPATH", "ENV", "FPATH", "IFS", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "ZDOTDIR"];
+
+const INTERPRETER: &[&str] = &[
+    "CLASSPATH",
+    "CORECLR_*",
+    "DENO_*",
+    "DOTNET_*",
+    "GEM_HOME",
+    "GEM_PATH",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "JULIA_LOAD_PATH",
+    "LUA_*",
     "NODE_OPTIONS",
     "NODE_PATH",
-    "PAGER",
-    "PERL5DB",
-    "PERL5LIB",
-    "PERL5OPT",
+    "PERL5*",
+    "PERLIO*",
     "PERLLIB",
     "PHPRC",
     "PHP_INI_SCAN_DIR",
-    "PROMPT_COMMAND",
-    "PS4",
-    "PYTHONBREAKPOINT",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "PYTHONPATH",
-    "PYTHONPLATLIBDIR",
-    "PYTHONSTARTUP",
-    "PYTHONUSERBASE",
-    "PYTHONWARNINGS",
-    "RESOLV_HOST_CONF",
-    "RES_OPTIONS",
+    "PSModulePath",
+    "PYTHON*",
     "RUBYLIB",
     "RUBYOPT",
-    "RUSTC",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "RUSTC_WRAPPER",
-    "RUSTDOC",
-    "SHELL",
-    "SHELLOPTS",
-    "SSH_ASKPASS",
-    "SUDO_ASKPASS",
-    "TZDIR",
-    "VISUAL",
-    "ZDOTDIR",
+    "R_ENVIRON*",
+    "R_PROFILE*",
+    "TCLLIBPATH",
     "_JAVA_OPTIONS",
 ];
 
-/// Beginnings of such names.
-const LOADING_FAMILIES: &[&str] = &[
-    "BASH_FUNC_",
-    "CARGO_TARGET_",
-    "CORECLR_",
-    "DOTNET_STARTUP_HOOKS",
-    "DYLD_",
-    "GIT_CONFIG",
-    "GIT_SSH",
-    "LD_",
-    "LUA_CPATH",
-    "LUA_INIT",
-    "LUA_PATH",
-    "MALLOC_",
-    "NPM_CONFIG_",
-    "npm_config_",
+const COMMAND: &[&str] = &[
+    "BROWSER",
+    "CARGO_BUILD_RUSTC*",
+    "CARGO_TARGET_*",
+    "COMSPEC",
+    "EDITOR",
+    "GIT_*",
+    "GNUMAKEFLAGS",
+    "LESSCLOSE",
+    "LESSOPEN",
+    "MAKEFILES",
+    "MAKEFLAGS",
+    "MANPAGER",
+    "NPM_CONFIG_*",
+    "PAGER",
+    "RSYNC_RSH",
+    "RUSTC",
+    "RUSTC_*",
+    "RUSTDOC",
+    "SHELL",
+    "SSH_ASKPASS",
+    "SUDO_*",
+    "TAR_OPTIONS",
+    "VISUAL",
+    "npm_config_*",
+];
+
+const FIXED: &[&str] = &[
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "PALYRA_*",
+    "PATH",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn host(name: &str) -> Option<String> {
-        ["HOME", "SECRET_TOKEN", "LANG", "LD_PRELOAD", "PATH"].contains(&name).then(|| format!("host's {name}"))
-    }
-
-    fn given(name: &str, value: &str) -> BTreeMap<String, String> {
-        BTreeMap::from([(name.to_owned(), value.to_owned())])
-    }
-
-    fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
-        list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    fn answer(name: &str) -> String {
+        check_variable(name).map_or_else(|error| error.to_string(), |()| "taken".to_owned())
     }
 
     #[test]
-    fn only_allowed_names_come_from_the_host() {
+    fn variables_that_change_what_runs_are_refused_and_the_reason_is_told() {
+        assert_eq!(answer("LD_PRELOAD"), "the variable `LD_PRELOAD` makes the loader run other code in every program");
+        assert_eq!(answer("BASH_ENV"), "the variable `BASH_ENV` makes shells run other code first");
+        assert_eq!(answer("PYTHONSTARTUP"), "the variable `PYTHONSTARTUP` makes an interpreter load other code");
         assert_eq!(
-            environment(DEFAULT_ENVIRONMENT.iter().copied(), host, &given("LANG", "C")),
-            Ok(pairs(&[("HOME", "host's HOME"), ("LANG", "C"), ("PATH", SAFE_PATH)]))
+            answer("GIT_SSH_COMMAND"),
+            "the variable `GIT_SSH_COMMAND` names a command that other programs start"
         );
-        assert_eq!(environment([], host, &BTreeMap::new()), Ok(pairs(&[("PATH", SAFE_PATH)])));
+        assert_eq!(answer("PATH"), "the variable `PATH` is set by the daemon");
+        for name in [
+            "LD_AUDIT",
+            "GCONV_PATH",
+            "TZDIR",
+            "ENV",
+            "SHELL",
+            "NPM_CONFIG_PREFIX",
+            "PYTHONPATH",
+            "PERL5OPT",
+            "NODE_OPTIONS",
+            "RUBYOPT",
+            "RUSTC_WRAPPER",
+        ] {
+            assert!(check_variable(name).is_err(), "{name}");
+        }
     }
 
     #[test]
-    fn what_loads_code_is_refused_from_either_side() {
-        for name in ["LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "BASH_FUNC_ls%%", "GIT_SSH_COMMAND", "NODE_OPTIONS", "ENV"] {
-            let refused = Err(EnvironmentError::LoadsCode(name.to_owned()));
-            assert_eq!(environment([], host, &given(name, "x")), refused, "{name}");
+    fn ordinary_variables_are_taken_and_nonsense_is_not() {
+        for name in ["RUST_LOG", "CI", "LANG", "TZ", "LDFLAGS", "ENVIRONMENT", "CARGO_TERM_COLOR"] {
+            assert_eq!(answer(name), "taken", "{name}");
         }
-        assert_eq!(
-            environment(["LD_PRELOAD"], host, &BTreeMap::new()),
-            Err(EnvironmentError::LoadsCode("LD_PRELOAD".to_owned()))
-        );
-        assert_eq!(environment([], host, &given("PATH", "/tmp")), Err(EnvironmentError::Path));
-    }
-
-    #[test]
-    fn what_is_no_variable_is_refused() {
-        for name in ["", "A=B", "A\0"] {
-            let refused = Err(EnvironmentError::Name(name.to_owned()));
-            assert_eq!(environment([], host, &given(name, "x")), refused);
-        }
-        assert_eq!(environment([], host, &given("A", "\0")), Err(EnvironmentError::Value("A".to_owned())));
+        assert_eq!(answer(""), "`` is no name for a variable");
+        assert_eq!(answer("A=B"), "`A=B` is no name for a variable");
+        assert_eq!(answer("A\0"), "`A<U+0000>` is no name for a variable");
     }
 }

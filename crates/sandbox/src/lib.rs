@@ -42,7 +42,7 @@ mod stream;
 mod supervision;
 mod walls;
 
-pub use environment::{DEFAULT_ENVIRONMENT, EnvironmentError, SAFE_PATH, environment};
+pub use environment::{ForbiddenVariable, check_variable};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
 pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, ProgramFiles};
 pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};

@@ -21,7 +21,7 @@ pub struct ProcessPlan {
     pub args: Vec<String>,
     /// The working directory, which lies in the workspace.
     pub cwd: AbsolutePath,
-    /// The whole environment; nothing is inherited. [`crate::environment()`] builds one.
+    /// The whole environment; nothing is inherited.
     pub env: BTreeMap<String, String>,
     /// The root of the workspace.
     pub workspace: AbsolutePath,

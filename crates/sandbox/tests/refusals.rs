@@ -115,7 +115,7 @@ async fn programs_that_only_mention_interpreters_are_not_refused() {
     ] {
         let plan = ProcessPlan { interpreters: Interpreters::Refuse, ..lab.plan(program, args) };
         let mut plan = plan;
-        plan.env.insert("PATH".to_owned(), palyra_sandbox::SAFE_PATH.to_owned());
+        plan.env.insert("PATH".to_owned(), lab::SEARCH_PATH.to_owned());
         assert_eq!(lab.run(&plan).await.ended, Ended::Exited(0), "{program} {args:?}");
     }
 }

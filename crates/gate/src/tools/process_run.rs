@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_policy::Touch;
+use palyra_sandbox::check_variable;
 use palyra_types::{
     AbsolutePath, HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolMetadata,
     process::{is_interpreter, is_launcher},
@@ -15,7 +16,6 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    environment::check_name,
     program::{Program, digest_of},
     read,
 };
@@ -122,7 +122,7 @@ fn check_words(command: &[String]) -> Result<(), IntendError> {
 
 fn check_environment(env: &BTreeMap<String, String>) -> Result<(), IntendError> {
     for (name, value) in env {
-        check_name(name)?;
+        check_variable(name)?;
         if value.contains('\0') {
             return Err(IntendError::Nul { what: format!("the variable `{}`", palyra_types::visible::visible(name)) });
         }

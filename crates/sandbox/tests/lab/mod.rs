@@ -19,6 +19,9 @@ use palyra_sandbox::{
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 use rustix::process::{Pid, Signal};
 
+/// Where shells look for programs.
+pub const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// A workspace and a runner.
 pub struct Lab {
     directory: tempfile::TempDir,
@@ -84,7 +87,7 @@ impl Lab {
 
     pub fn shell(&self, script: &str) -> ProcessPlan {
         let mut plan = self.plan("/bin/sh", &["-c", script]);
-        plan.env.insert("PATH".to_owned(), palyra_sandbox::SAFE_PATH.to_owned());
+        plan.env.insert("PATH".to_owned(), SEARCH_PATH.to_owned());
         plan
     }
 
