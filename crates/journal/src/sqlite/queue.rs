@@ -1,7 +1,8 @@
 //! Where transactions wait for the one thread that writes.
 //!
 //! Guarantees: what is put in comes out once, in order; a batch wakes the writer once, not once for each of its transactions; when the writer
-//! is gone, however it went, nothing waits any more and nothing can be put in.
+//! is gone, however it went, nothing waits any more and nothing can be put in; when nobody is left who could put something in, the writer is
+//! told to end.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +28,10 @@ pub(super) type Waiting = (Ready, Asker);
 
 /// Where jobs are put in.
 #[derive(Clone)]
-pub(super) struct Inlet(Arc<Queue>);
+pub(super) struct Inlet(Arc<Entrance>);
+
+/// The end of the queue that all inlets share.
+struct Entrance(Arc<Queue>);
 
 /// Where the writer takes them out.
 pub(super) struct Outlet(Arc<Queue>);
@@ -56,27 +60,19 @@ struct State {
 pub(super) fn queue() -> (Inlet, Outlet) {
     let state = State { jobs: VecDeque::new(), others: 0, wanted: None, is_closed: false };
     let queue = Arc::new(Queue { state: Mutex::new(state), woken: Condvar::new() });
-    (Inlet(Arc::clone(&queue)), Outlet(queue))
+    (Inlet(Arc::new(Entrance(Arc::clone(&queue)))), Outlet(queue))
 }
 
 impl Inlet {
     /// Puts a job in.
     pub(super) fn put(&self, job: Job) -> Result<(), Trouble> {
-        let mut state = self.0.lock();
-        if state.is_closed {
-            return Err(Trouble::Closed);
-        }
-        state.others += usize::from(!matches!(job, Job::Commit(_)));
-        state.jobs.push_back(job);
-        let wakes = state.wanted.is_some_and(|wanted| state.has(wanted));
-        if wakes {
-            state.wanted = None;
-        }
-        drop(state);
-        if wakes {
-            self.0.woken.notify_one();
-        }
-        Ok(())
+        self.0.0.put(job)
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        let _ = self.0.put(Job::Close);
     }
 }
 
@@ -146,6 +142,24 @@ impl Drop for Outlet {
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, job: Job) -> Result<(), Trouble> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(Trouble::Closed);
+        }
+        state.others += usize::from(!matches!(job, Job::Commit(_)));
+        state.jobs.push_back(job);
+        let wakes = state.wanted.is_some_and(|wanted| state.has(wanted));
+        if wakes {
+            state.wanted = None;
+        }
+        drop(state);
+        if wakes {
+            self.woken.notify_one();
+        }
+        Ok(())
     }
 
     /// Sleeps until this many jobs are there, for so long if there is a limit, or for no reason.
@@ -254,5 +268,18 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(question.answer()), Err(CommitError::Unwritable(Trouble::Closed)));
         assert_eq!(inlet.put(commit().0), Err(Trouble::Closed));
+    }
+
+    #[test]
+    fn when_nobody_can_put_anything_in_the_writer_is_told_to_end() {
+        let (inlet, outlet) = queue();
+        let other = inlet.clone();
+        put(&inlet, 1);
+        drop(inlet);
+        put(&other, 1);
+        drop(other);
+        outlet.wait(None);
+        let Next { batch, then } = outlet.take(9);
+        assert!(batch.len() == 2 && matches!(then, Some(Job::Close)));
     }
 }
