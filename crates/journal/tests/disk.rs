@@ -244,6 +244,8 @@ fn a_database_that_is_deleted_or_exchanged_is_refused_and_never_made_anew() {
         let (database, log) = (lab.path().join(DATABASE_FILE), lab.path().join("journal.db-wal"));
         let older = lab.copy();
         append(&lab, &journal, 5);
+        // Somebody who read before reads afterwards, too.
+        assert_eq!(wait(journal.records(0, usize::MAX)).unwrap().len(), 11);
         let aside = lab.path().join("aside");
         match how {
             "deleted" => fs::rename(&database, &aside).unwrap(),
@@ -259,7 +261,7 @@ fn a_database_that_is_deleted_or_exchanged_is_refused_and_never_made_anew() {
                 fs::remove_file(&log).unwrap();
             }
         }
-        // Closing what is open works the log into the database, wherever the log is by now; after that the journal is whole again.
+        // What a deleted log holds is worked into the database while the log is open still; after that the journal is whole again.
         let refusals = if how == "log deleted" { 1 } else { 2 };
         for n in 0..refusals {
             let refused = try_commit(&journal, &lab, n, 10);
@@ -277,6 +279,7 @@ fn a_database_that_is_deleted_or_exchanged_is_refused_and_never_made_anew() {
             }
             until("it recovers", || journal.trouble().is_none());
             assert_eq!(commit(&journal, vec![record(&lab, 1)]).first_seq, 12);
+            assert_eq!(wait(journal.records(0, usize::MAX)).unwrap().len(), 13, "{how}");
             verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap();
         }
     }
@@ -376,6 +379,22 @@ fn group(directory: &Path) {
             task.await.unwrap();
         }
     });
+}
+
+#[test]
+fn the_write_ahead_log_stays_short_without_the_writer_having_to_stop() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    // Six times as much as the length at which the log is worked into the database, and one and a half times the length at which the writer
+    // would have to do it itself.
+    for n in 0..24 {
+        commit(&journal, vec![said(&lab, n, "x".repeat(1 << 20))]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let length = fs::metadata(lab.path().join("journal.db-wal")).unwrap().len();
+    assert!(length < 14 << 20, "{length}");
+    drop(journal);
+    verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params, types::Val
 
 use super::{
     DATABASE_FILE, SEGMENTS_DIRECTORY,
+    files::log_of,
     head::{digest, open_tile, open_tiles, place},
     schema::open_for_reading,
 };
@@ -270,18 +271,12 @@ fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
     match connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())) {
         Ok(()) => Ok(connection),
         // Nobody writes where there is no write-ahead log; without the means to share memory, the file is read as it is.
-        Err(error) if is_absent(&error) && path.exists() && !wal_of(path).exists() => {
+        Err(error) if is_absent(&error) && path.exists() && !log_of(path).exists() => {
             let uri = format!("file:{}?immutable=1", percent_encoded(path));
             Connection::open_with_flags(uri, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
         }
         Err(error) => Err(error),
     }
-}
-
-fn wal_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
 }
 
 /// A path as part of an address.

@@ -10,11 +10,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
 use super::{
-    DATABASE_FILE,
     apply::number,
     archive::{Archive, segment_path},
     keeper::Keeper,
-    schema::{open_for_checkpointing, open_segment_for_erasing},
+    schema::{open_segment_for_erasing, work_log_in},
     seal::id_at,
 };
 use crate::{
@@ -228,11 +227,11 @@ impl Keeper {
         if !self.log_to_empty {
             return Ok(());
         }
-        let connection = open_for_checkpointing(&self.directory.join(DATABASE_FILE))?;
+        let connection = self.log()?;
         for _ in 0..LOG_ATTEMPTS {
             // The first does the work beside the writer. The second waits for a moment without readers, and the writer with it, so it does
             // not wait for long.
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            work_log_in(&connection)?;
             let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
             self.log_to_empty = busy != 0;
             if busy == 0 {

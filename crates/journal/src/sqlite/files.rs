@@ -4,9 +4,12 @@
 
 use std::{
     fs::{self, OpenOptions},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
+
+use rustix::fs::Access;
 
 use super::disk;
 use crate::trouble::Trouble;
@@ -42,10 +45,8 @@ impl Identity {
 impl Files {
     /// The files of an open database.
     pub(super) fn at(database: &Path) -> Result<Self, Trouble> {
-        let mut log = database.as_os_str().to_owned();
-        log.push("-wal");
         let opened = |path: PathBuf| Identity::of(&path).map(|identity| (path, identity)).ok_or_else(gone);
-        Ok(Self([opened(database.to_owned())?, opened(PathBuf::from(log))?]))
+        Ok(Self([opened(database.to_owned())?, opened(log_of(database))?]))
     }
 
     /// The database itself.
@@ -54,10 +55,29 @@ impl Files {
         *database
     }
 
+    /// Whether the database is still there, whatever became of its log.
+    pub(super) fn is_database_there(&self) -> bool {
+        let [(path, database), _] = &self.0;
+        database.check(path).is_ok()
+    }
+
+    /// Whether another file is in the place of the log.
+    pub(super) fn is_log_another(&self) -> bool {
+        let [_, (path, log)] = &self.0;
+        Identity::of(path).is_some_and(|found| found != *log)
+    }
+
     /// Whether they are still there.
     pub(super) fn check(&self) -> Result<(), Trouble> {
         self.0.iter().try_for_each(|(path, identity)| identity.check(path))
     }
+}
+
+/// The write-ahead log of a database.
+pub(super) fn log_of(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
 }
 
 pub(super) fn gone() -> Trouble {
@@ -69,13 +89,21 @@ pub(super) fn diagnosed(trouble: Trouble, database: &Path) -> Trouble {
     if !matches!(trouble, Trouble::Disk(_) | Trouble::ReadOnly) {
         return trouble;
     }
-    // A file that cannot be opened for writing for whatever reason, SQLite opens for reading, and calls read-only.
-    let writing = OpenOptions::new().write(true).open(database).map_err(disk).err();
-    match (writing, file_system(database)) {
+    match (unwritable(database), file_system(database)) {
         (Some(told @ (Trouble::ReadOnly | Trouble::DiskFull)), _) | (_, Some(told)) => told,
+        // A file that cannot be opened for writing for whatever reason, SQLite opens for reading, and calls read-only.
         (Some(told), None) if trouble == Trouble::ReadOnly && database.exists() => told,
         _ => trouble,
     }
+}
+
+/// Why the database or its log cannot be written, if they cannot.
+fn unwritable(database: &Path) -> Option<Trouble> {
+    // INVARIANT: the database itself is not opened. Closing it would end all locks that SQLite holds on it for this process.
+    let access = rustix::fs::access(database, Access::WRITE_OK).map_err(io::Error::from);
+    let log = OpenOptions::new().write(true).open(log_of(database)).map(drop);
+    let log = log.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) });
+    log.and(access).map_err(disk).err()
 }
 
 /// Why nothing can be written, if the file system says so.

@@ -19,8 +19,9 @@ use tokio::sync::oneshot;
 
 use super::{
     DATABASE_FILE,
+    files::Identity,
     queue::{Inlet, Job},
-    schema::open_for_reading,
+    schema::{open_for_checkpointing, open_for_reading, work_log_in},
     writer::Writer,
 };
 use crate::{
@@ -37,6 +38,8 @@ pub(super) enum Errand {
     Maintain(Timestamp, oneshot::Sender<Result<Maintained, Trouble>>),
     /// The live records are more than they should be.
     Rotate,
+    /// The write-ahead log is long enough to be worked into the database.
+    WorkLogIn,
     /// End.
     Close,
 }
@@ -48,6 +51,8 @@ pub(super) struct Load {
     pub(super) live: AtomicU64,
     /// Whether the keeper was told that they are too many.
     pub(super) told: AtomicBool,
+    /// Whether the keeper was told that the write-ahead log is long.
+    pub(super) told_of_log: AtomicBool,
     /// Whether the journal is being closed.
     pub(super) closing: AtomicBool,
 }
@@ -64,6 +69,8 @@ pub(super) struct Keeper {
     pub(super) log_to_empty: bool,
     /// Whether the live records that were there at the start are counted.
     pub(super) counted: bool,
+    /// The file that was opened first.
+    pub(super) database: Identity,
 }
 
 impl Keeper {
@@ -84,9 +91,15 @@ impl Keeper {
                         self.load.told.store(false, Ordering::SeqCst);
                     }
                 }
+                Ok(Errand::WorkLogIn) => {
+                    if self.work_log_in().is_ok() {
+                        self.load.told_of_log.store(false, Ordering::SeqCst);
+                    }
+                }
                 // If it did not work, the writer may say so again, but not at every batch.
                 Err(RecvTimeoutError::Timeout) => {
                     self.load.told.store(false, Ordering::SeqCst);
+                    self.load.told_of_log.store(false, Ordering::SeqCst);
                     let _ = self.empty_log();
                 }
                 Ok(Errand::Close) | Err(RecvTimeoutError::Disconnected) => return,
@@ -110,15 +123,29 @@ impl Keeper {
         self.clear_dropped_tiles()?;
         self.remove_strangers()?;
         if !self.counted {
-            let sql = "SELECT total(length(record) + ifnull(length(body), 0) + 100) FROM records";
-            let bytes: f64 = self.reader()?.query_row(sql, [], |row| row.get(0))?;
-            // Whole bytes of a number that is never negative.
-            let bytes = format!("{bytes:.0}").parse().unwrap_or(0);
+            let sql = "SELECT ifnull(sum(length(record) + ifnull(length(body), 0) + 100), 0) FROM records";
+            let bytes: i64 = self.reader()?.query_row(sql, [], |row| row.get(0))?;
+            let bytes = bytes.unsigned_abs();
             // What was written since the start is counted twice now, which is little, and right again once it is sealed.
             self.load.live.fetch_add(bytes, Ordering::SeqCst);
             self.counted = true;
         }
         Ok(())
+    }
+
+    /// Works the write-ahead log into the database, so that it starts anew and stays short.
+    fn work_log_in(&self) -> Result<(), Trouble> {
+        // Most of it beside the writer, who goes on meanwhile; the little that came in that time between two batches.
+        work_log_in(&self.log()?)?;
+        self.ask(Writer::work_log_in)
+    }
+
+    /// A connection that works the write-ahead log into the database.
+    pub(super) fn log(&self) -> Result<Connection, Trouble> {
+        let path = self.directory.join(DATABASE_FILE);
+        // SECURITY: another database that somebody put there must not get what is in the log.
+        self.database.check(&path)?;
+        Ok(open_for_checkpointing(&path)?)
     }
 
     /// A connection that reads what is there now.

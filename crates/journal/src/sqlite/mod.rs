@@ -113,8 +113,8 @@ impl SqliteJournal {
             Open::at(&path, key.public(), Existing::Optional).map_err(|trouble| diagnosed(trouble, directory))?;
         // Whoever verifies the journal just now is not in the way; the log is started anew later then.
         open.start_log_anew().map_err(|trouble| diagnosed(trouble, &path))?;
-        let is_new = open.is_new();
-        let reader = Mutex::new(Reader::at(&path, open.database())?);
+        let (is_new, database) = (open.is_new(), open.database());
+        let reader = Mutex::new(Reader::at(&path)?);
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
         let ((jobs, outlet), (errands, requests)) = (queue(), mpsc::channel());
@@ -143,6 +143,7 @@ impl SqliteJournal {
             aged: 0,
             log_to_empty: true,
             counted: false,
+            database,
         };
         let threads = Mutex::new(vec![
             thread("palyra-journal", move || writer.run(&outlet))?,
@@ -162,7 +163,7 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = reader.connection().and_then(|connection| Ok(read(connection)?)).map_err(ReadError::from);
         Box::pin(std::future::ready(answer))
     }
@@ -183,7 +184,7 @@ impl SqliteJournal {
     where
         T: Send + 'static,
     {
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // One moment of the journal, whatever is written meanwhile.
         let moment = reader.connection().and_then(|connection| Ok(connection.unchecked_transaction()?));
         let moment = moment.map_err(|error| ReadError::from(error).into());

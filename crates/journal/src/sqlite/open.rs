@@ -15,7 +15,7 @@ use super::{
     files::{Files, Identity, gone},
     head::{Head, keep_tile},
     ready::{Ready, ReadyRecord},
-    schema::open_for_writing,
+    schema::{open_for_writing, work_log_in},
     seal::row_bytes,
 };
 use crate::{
@@ -130,7 +130,7 @@ impl Open {
         key: &JournalKey,
         work: impl FnOnce(&mut Self) -> Result<T, Hitch>,
     ) -> Result<T, Hitch> {
-        self.files.check()?;
+        self.check_files()?;
         self.execute("BEGIN IMMEDIATE").map_err(Trouble::from)?;
         let done = match self.work_and_sign(key, work) {
             Err(Hitch::Refused(why)) => {
@@ -142,8 +142,18 @@ impl Open {
         };
         self.execute("COMMIT").map_err(Trouble::from)?;
         // Whoever took the files away during the commit took it along.
-        self.files.check()?;
+        self.check_files()?;
         Ok(done)
+    }
+
+    /// Whether the database and its log are still there.
+    fn check_files(&self) -> Result<(), Trouble> {
+        self.files.check().inspect_err(|_| {
+            // Of a log that was deleted only what is open is left, and this is the last occasion to save what it holds.
+            if self.files.is_database_there() {
+                let _ = work_log_in(&self.connection);
+            }
+        })
     }
 
     fn work_and_sign<T>(

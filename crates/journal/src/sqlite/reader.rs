@@ -6,26 +6,30 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, params};
 
-use super::{apply::number, archive::segment_path, files::Identity, rows, schema::open_for_reading};
+use super::{apply::number, archive::segment_path, files::Files, rows, schema::open_for_reading};
 use crate::{record::StoredRecord, store::ReadError, trouble::Trouble};
 
 /// A connection for reading.
 pub(super) struct Reader {
     path: PathBuf,
     connection: Connection,
-    identity: Identity,
+    files: Files,
 }
 
 impl Reader {
-    /// Reads the database at this path, which is this file.
-    pub(super) fn at(path: &Path, identity: Identity) -> rusqlite::Result<Self> {
-        Ok(Self { path: path.to_owned(), connection: open_for_reading(path)?, identity })
+    /// Reads the database at this path, which is open for writing.
+    pub(super) fn at(path: &Path) -> Result<Self, Trouble> {
+        Ok(Self { path: path.to_owned(), connection: open_for_reading(path)?, files: Files::at(path)? })
     }
 
     /// The connection, unless the file is gone or another.
-    pub(super) fn connection(&self) -> Result<&Connection, Trouble> {
+    pub(super) fn connection(&mut self) -> Result<&Connection, Trouble> {
         // SECURITY: grants and approvals of a database that somebody else put there must not be believed.
-        self.identity.check(&self.path)?;
+        self.files.database().check(&self.path)?;
+        if self.files.is_log_another() {
+            // The log was deleted, and the writer has made a new one. What it writes there is not in the one that is open here.
+            (self.connection, self.files) = (open_for_reading(&self.path)?, Files::at(&self.path)?);
+        }
         Ok(&self.connection)
     }
 }

@@ -51,6 +51,11 @@ pub(super) fn open_for_checkpointing(path: &Path) -> rusqlite::Result<Connection
     Ok(connection)
 }
 
+/// Works what is in the write-ahead log into the database, as far as nobody reads it.
+pub(super) fn work_log_in(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
 /// Makes the database of a segment, which nobody reads before it is whole.
 pub(super) fn create_segment(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
@@ -71,7 +76,7 @@ pub(super) fn open_segment_for_erasing(path: &Path) -> rusqlite::Result<Connecti
     Ok(connection)
 }
 
-/// How far the write-ahead log grows before it is worked into the database: 16 MiB.
+/// How far the write-ahead log grows before the writer itself works it into the database: 16 MiB. The keeper does so earlier.
 const WAL_PAGES: i64 = 4_000;
 
 /// All in one transaction, so that a database is there whole or not at all. Ids are ULIDs, so indexes over them grow at their end.
