@@ -11,7 +11,7 @@ mod lab;
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
@@ -26,37 +26,62 @@ use palyra_journal::{
     sink::saved_checkpoints, verify,
 };
 use palyra_types::Clock;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivatePkcs8KeyDer};
 
 /// What the server does with a request.
 const KEEPS: u8 = 0;
 const FAILS: u8 = 1;
 const IS_SLOW: u8 = 2;
 
+/// What the first message of TLS starts with, and no request does.
+const TLS: u8 = 0x16;
+
 /// A server that keeps what it is sent, when it feels like it.
 struct Server {
     address: SocketAddr,
     mood: Arc<AtomicU8>,
     kept: Arc<Mutex<Vec<String>>>,
+    /// All that came, whatever it was.
+    came: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Server {
     fn start() -> Self {
+        Self::speaking(None)
+    }
+
+    /// A server that speaks TLS if it has a certificate.
+    fn speaking(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (mood, kept) = (Arc::new(AtomicU8::new(KEEPS)), Arc::new(Mutex::new(Vec::new())));
-        let (its_mood, its_kept) = (Arc::clone(&mood), Arc::clone(&kept));
+        let server = Self { address, mood: Arc::default(), kept: Arc::default(), came: Arc::default() };
+        let (mood, kept, came) = (Arc::clone(&server.mood), Arc::clone(&server.kept), Arc::clone(&server.came));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (mood, kept) = (Arc::clone(&its_mood), Arc::clone(&its_kept));
-                std::thread::spawn(move || serve(&mut stream.unwrap(), mood.load(Ordering::SeqCst), &kept));
+                let stream = Tapped { stream: stream.unwrap(), came: Arc::clone(&came) };
+                let (mood, kept, tls) = (mood.load(Ordering::SeqCst), Arc::clone(&kept), tls.clone());
+                std::thread::spawn(move || match tls {
+                    None => serve(&mut { stream }, mood, &kept),
+                    Some(tls) => {
+                        let connection = ServerConnection::new(tls).unwrap();
+                        serve(&mut StreamOwned::new(connection, stream), mood, &kept);
+                    }
+                });
             }
         });
-        Self { address, mood, kept }
+        server
     }
 
     fn sink(&self) -> Box<dyn CheckpointSink> {
         let address = format!("http://{}/hook?token=hush", self.address);
         Box::new(WebhookSink::new(&address, Duration::from_millis(300)).unwrap())
+    }
+
+    /// A sink that trusts this authority.
+    fn tls_sink(&self, authority: &str) -> Box<dyn CheckpointSink> {
+        let address = format!("https://localhost:{}/hook?token=hush", self.address.port());
+        Box::new(WebhookSink::trusting(&address, Duration::from_secs(5), authority).unwrap())
     }
 
     fn is(&self, mood: u8) {
@@ -68,11 +93,39 @@ impl Server {
     }
 }
 
-fn serve(stream: &mut TcpStream, mood: u8, kept: &Mutex<Vec<String>>) {
+/// A stream that remembers all that came.
+struct Tapped {
+    stream: TcpStream,
+    came: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Read for Tapped {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.came.lock().unwrap().extend_from_slice(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl Write for Tapped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn serve(stream: &mut (impl Read + Write), mood: u8, kept: &Mutex<Vec<String>>) {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4_096]);
     let body = loop {
         let read = stream.read(&mut buffer).unwrap_or(0);
         bytes.extend_from_slice(&buffer[..read]);
+        if bytes.first() == Some(&TLS) {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+            return;
+        }
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length =
@@ -93,6 +146,32 @@ fn serve(stream: &mut TcpStream, mood: u8, kept: &Mutex<Vec<String>>) {
             kept.lock().unwrap().push(body);
             let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
         }
+    }
+}
+
+/// A certificate authority of the test's own.
+struct Authority(Issuer<'static, KeyPair>, String);
+
+impl Authority {
+    fn named(name: &str) -> Self {
+        let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self(Issuer::new(params, key), pem)
+    }
+
+    /// What a server of this name, whose certificate ends in this year, shows.
+    fn server(&self, name: &str, until: i32) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(until, 1, 1));
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let config = ServerConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let config = config.unwrap().with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
+        Arc::new(config.unwrap())
     }
 }
 
@@ -142,6 +221,69 @@ fn a_webhook_that_fails_in_any_way_gets_the_newest_checkpoint_once_it_works() {
     }
     for note in server.kept() {
         Checkpoint::open(&note, &lab.key()).unwrap();
+    }
+}
+
+#[test]
+fn an_https_webhook_of_an_authority_that_is_trusted_gets_checkpoints_that_nobody_can_read_on_the_way() {
+    let (lab, authority) = (Lab::new(), Authority::named("ours"));
+    let server = Server::speaking(Some(authority.server("localhost", 2100)));
+    let journal = Arc::new(lab.open());
+    let publisher = publish(&lab, &journal, vec![server.tls_sink(&authority.1)], SOON);
+    let has_newest = || server.kept().last() == Some(&wait(journal.checkpoint()).unwrap());
+    until("the first checkpoint is there", has_newest);
+    commit(&journal, vec![record(&lab, 1)]);
+    until("the next checkpoint is there", has_newest);
+    let status = publisher.close().remove(0);
+    assert_eq!((status.failing, status.published.as_ref()), (None, server.kept().last()));
+    let came = server.came.lock().unwrap().clone();
+    for readable in ["POST", "hush", lab.key().name()] {
+        assert!(!String::from_utf8_lossy(&came).contains(readable), "{readable}");
+    }
+}
+
+#[test]
+fn an_https_webhook_that_does_not_show_a_good_certificate_gets_nothing_and_is_seen() {
+    let (authority, other) = (Authority::named("ours"), Authority::named("theirs"));
+    for (why, tls) in [
+        ("UnknownIssuer", Some(other.server("localhost", 2100))),
+        ("not valid for name", Some(authority.server("elsewhere.example", 2100))),
+        ("expired", Some(authority.server("localhost", 2021))),
+        // It speaks no TLS at all.
+        ("corrupt message", None),
+    ] {
+        let lab = Lab::new();
+        let journal = Arc::new(lab.open());
+        let server = Server::speaking(tls);
+        let publisher = publish(&lab, &journal, vec![server.tls_sink(&authority.1)], SOON);
+        until("it is tried again", || {
+            publisher.status()[0].failing.as_ref().is_some_and(|failing| failing.attempts > 1)
+        });
+        let status = publisher.close().remove(0);
+        let error = status.failing.unwrap().error;
+        assert!(error.starts_with("it cannot be reached: ") && !error.contains("hush"), "{why}: {error}");
+        assert!(error.contains(why), "{why}: {error}");
+        assert_eq!((status.published, server.kept()), (None, Vec::new()), "{why}");
+        let came = String::from_utf8_lossy(&server.came.lock().unwrap()).into_owned();
+        assert!(!came.is_empty() && !came.contains("POST") && !came.contains("hush"), "{why}: {came}");
+    }
+}
+
+#[test]
+fn authorities_that_are_none_are_refused() {
+    let authority = Authority::named("ours").1;
+    let sink = |address, authorities: &str| WebhookSink::trusting(address, Duration::from_secs(1), authorities).err();
+    assert!(sink("https://localhost/", &authority).is_none());
+    for (address, authorities) in [
+        ("https://localhost/", ""),
+        ("https://localhost/", "nonsense"),
+        ("https://localhost/", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+        ("https://localhost/", "-----BEGIN CERTIFICATE-----\nAAAA"),
+        // Nothing shows a certificate there, so whoever names an authority means another address.
+        ("http://localhost/", authority.as_str()),
+    ] {
+        let refused = sink(address, authorities);
+        assert!(matches!(refused, Some(SinkError::Authority(_))), "{address} {authorities}: {refused:?}");
     }
 }
 

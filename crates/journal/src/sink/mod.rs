@@ -242,6 +242,9 @@ pub enum SinkError {
     /// The address is none, or none that can be used. It may hold a token, so it is not told.
     #[error("the address of the webhook is not one of http or https")]
     Address,
+    /// There is no certificate authority to check the other side with.
+    #[error("the certificate authority cannot be used: {0}")]
+    Authority(&'static str),
     /// The file is in the journal's own directory.
     #[error("a checkpoint beside the journal proves nothing: `{0}` is in its directory")]
     Inside(String),
@@ -268,6 +271,9 @@ impl SinkError {
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::Address => "write it as https://host/path",
+            Self::Authority(_) => {
+                "install the machine's authorities (`ca-certificates`), or name a PEM file of your own"
+            }
             Self::Inside(_) => "name a file elsewhere, best on another machine",
             Self::File(_) => "check that the daemon may write the file, and that there is space",
             Self::Unreachable(_) | Self::Slow => "check the address and the network; it is tried again by itself",
