@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, fs, path::Path, sync::atomic::AtomicBool, time:
 use lab::{Lab, append, call, commit, pending, said, wait};
 use palyra_journal::{
     Erased, JournalStore, Keeping, Maintained, RecordKind, Retention, Selection, SqliteJournal, StoredRecord,
-    Transaction, Trust,
+    Transaction, Trouble, Trust,
     body::commitment,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, GrantRow, Waiting},
     verify,
@@ -23,6 +23,7 @@ use palyra_types::{
     Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, NodeId, RunId, SessionId},
 };
+use rusqlite::Connection;
 
 fn check(lab: &Lab) -> palyra_journal::Report {
     verify(lab.path(), &Trust::default(), &mut |_, _| {}).unwrap()
@@ -110,6 +111,29 @@ fn an_erased_body_is_in_no_file_any_more() {
     let before = check(&lab).head;
     assert_eq!(wait(journal.erase(all, "again".to_owned())), Ok(Erased::default()));
     assert_eq!(check(&lab).head, before);
+}
+
+#[test]
+fn an_erasure_that_was_interrupted_is_finished_and_leaves_nothing_in_the_log() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    append(&lab, &journal, 600);
+    drop(journal);
+    let journal = lab.open_sealing();
+    assert_eq!(wait(journal.maintain(lab.now())).unwrap().sealed, 256);
+    let erase = |first, last| wait(journal.erase(Selection::Records { first, last }, "asked for".to_owned()));
+    assert_eq!(erase(256, 600).unwrap().bodies, 345);
+    commit(&journal, (0..10).map(|n| said(&lab, n, canary(n))).collect());
+    // Somebody else writes to the segment that holds record 255, so nothing can be erased there.
+    let segment = Connection::open(&lab.segment_files()[0]).unwrap();
+    segment.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let interrupted = erase(255, u64::MAX);
+    assert!(matches!(interrupted, Err(Trouble::Disk(_))), "{interrupted:?}");
+    assert_eq!((check(&lab).erased, check(&lab).unfinished), (355, 1));
+    segment.execute_batch("ROLLBACK").unwrap();
+    wait(journal.maintain(lab.now())).unwrap();
+    assert_eq!((check(&lab).erased, check(&lab).unfinished), (356, 0));
+    assert_eq!(files_with(lab.path(), b"canary-"), Vec::<String>::new());
 }
 
 #[test]

@@ -285,6 +285,22 @@ fn a_journal_is_verified_while_it_is_written() {
     assert_eq!(check(&lab).unwrap().records, 2_001);
 }
 
+#[test]
+fn a_body_that_is_missing_is_found_however_fast_the_journal_grows() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    append(&lab, &journal, 10);
+    lab.harm("UPDATE records SET salt = NULL, body = NULL WHERE seq = 7");
+    let mut attempts = 0;
+    let failure = verify(lab.path(), &Trust::default(), &mut |_, _| {
+        attempts += 1;
+        if attempts < 20 {
+            commit(&journal, vec![record(&lab, 1)]);
+        }
+    });
+    assert_eq!((failure, attempts), (Err(Failure { seq: 7, fault: Fault::BodyMissing }), 2));
+}
+
 /// A flipped byte either is in space that holds nothing, or is found.
 #[test]
 fn no_flipped_byte_changes_what_a_journal_says_unnoticed() {

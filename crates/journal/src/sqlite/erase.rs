@@ -87,13 +87,13 @@ impl Keeper {
                 if ids.is_empty() {
                     break;
                 }
+                self.log_to_empty = true;
                 let which = format!("{} = ?1 AND {}", over.id, over.condition);
                 self.ask(move |writer| {
                     writer.tidy(|connection| {
                         ids.iter().try_for_each(|id| erase_documents_where(connection, over.table, &which, id))
                     })
                 })?;
-                self.log_to_empty = true;
             }
         }
         let _ = self.empty_log();
@@ -110,11 +110,12 @@ impl Keeper {
             young = young.or(chunk.young);
             next = chunk.next;
             if chunk.bodies > 0 {
+                // From here on the log may hold what is erased, whatever comes of it.
+                self.log_to_empty = true;
                 self.announce(chunk, reason.to_owned())?;
                 self.finish_erasures()?;
             }
         }
-        self.log_to_empty |= erased.bodies > 0;
         erased.in_log = self.empty_log().is_err();
         Ok((erased, young))
     }
