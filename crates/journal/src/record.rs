@@ -140,7 +140,14 @@ impl Record {
     #[must_use]
     pub fn canonical(&self) -> String {
         let Self { time, kind, body, .. } = *self;
-        Draft::spell(&Content { kind, subject: self.subject(), time, body }).link(self.seq, self.prev)
+        let content = Content { kind, subject: self.subject(), time, body };
+        let mut text = String::with_capacity(RECORD_LENGTH);
+        content.spell_before_prev(&mut text);
+        text.push_str(&self.prev.to_hex());
+        content.spell_before_seq(&mut text);
+        text.push_str(&self.seq.to_string());
+        content.spell_rest(&mut text);
+        text
     }
 
     /// When it happened.
@@ -176,47 +183,24 @@ impl Draft {
     /// Everything that is known before the record has its place.
     pub(crate) fn of(new: &NewRecord) -> Self {
         let NewRecord { kind, subject, time, ref body } = *new;
-        Self::spell(&Content { kind, subject, time: time.unix_millis(), body: body.commitment() })
-    }
-
-    fn spell(content: &Content) -> Self {
-        let Subject { session, run, call, approval } = content.subject;
-        let mut before_prev = String::with_capacity(224);
-        before_prev.push('{');
-        if let Some(approval) = approval {
-            member(&mut before_prev, "approval", &approval.to_string());
-        }
-        member(&mut before_prev, "body", &content.body.to_hex());
-        if let Some(call) = call {
-            member(&mut before_prev, "call", &call.to_string());
-        }
-        member(&mut before_prev, "kind", content.kind.as_str());
-        before_prev.push_str("\"prev\":\"");
-        let mut before_seq = String::with_capacity(48);
-        before_seq.push_str("\",");
-        if let Some(run) = run {
-            member(&mut before_seq, "run", &run.to_string());
-        }
-        before_seq.push_str("\"seq\":");
-        let mut rest = String::with_capacity(80);
-        rest.push(',');
-        if let Some(session) = session {
-            member(&mut rest, "session", &session.to_string());
-        }
-        rest.push_str("\"time\":");
-        rest.push_str(&content.time.to_string());
-        rest.push_str(",\"v\":1}");
-        Self { before_prev, before_seq, rest }
+        let content = Content { kind, subject, time: time.unix_millis(), body: body.commitment() };
+        let mut draft = Self {
+            before_prev: String::with_capacity(224),
+            before_seq: String::with_capacity(48),
+            rest: String::with_capacity(80),
+        };
+        content.spell_before_prev(&mut draft.before_prev);
+        content.spell_before_seq(&mut draft.before_seq);
+        content.spell_rest(&mut draft.rest);
+        draft
     }
 
     /// The record in its place: behind the record of this hash.
     pub(crate) fn link(&self, seq: u64, prev: Sha256Digest) -> String {
-        let mut text = String::with_capacity(384);
-        text.push_str(&self.before_prev);
-        text.push_str(&prev.to_hex());
-        text.push_str(&self.before_seq);
-        text.push_str(&seq.to_string());
-        text.push_str(&self.rest);
+        let mut text = String::with_capacity(RECORD_LENGTH);
+        for part in [&self.before_prev, &prev.to_hex(), &self.before_seq, &seq.to_string(), &self.rest] {
+            text.push_str(part);
+        }
         text
     }
 }
@@ -227,6 +211,39 @@ struct Content {
     subject: Subject,
     time: i64,
     body: Sha256Digest,
+}
+
+impl Content {
+    fn spell_before_prev(&self, text: &mut String) {
+        text.push('{');
+        if let Some(approval) = self.subject.approval {
+            member(text, "approval", &approval.to_string());
+        }
+        member(text, "body", &self.body.to_hex());
+        if let Some(call) = self.subject.call {
+            member(text, "call", &call.to_string());
+        }
+        member(text, "kind", self.kind.as_str());
+        text.push_str("\"prev\":\"");
+    }
+
+    fn spell_before_seq(&self, text: &mut String) {
+        text.push_str("\",");
+        if let Some(run) = self.subject.run {
+            member(text, "run", &run.to_string());
+        }
+        text.push_str("\"seq\":");
+    }
+
+    fn spell_rest(&self, text: &mut String) {
+        text.push(',');
+        if let Some(session) = self.subject.session {
+            member(text, "session", &session.to_string());
+        }
+        text.push_str("\"time\":");
+        text.push_str(&self.time.to_string());
+        text.push_str(",\"v\":1}");
+    }
 }
 
 /// Writes a member of an object, and the comma behind it.
@@ -268,6 +285,9 @@ pub enum RecordError {
 }
 
 const VERSION: u8 = 1;
+
+/// Longer than any record is spelt.
+const RECORD_LENGTH: usize = 448;
 
 #[cfg(test)]
 mod tests {
