@@ -316,3 +316,34 @@ fn set<T: Clone>(value: &mut T, configured: Option<&T>) {
         value.clone_from(configured);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_the_configuration_shows_what_holds_without_one() {
+        let page = include_str!("../../../docs/configuration.md");
+        let shown = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert_eq!(toml::from_str::<GateConfig>(shown).unwrap(), GateConfig::default());
+        let named: toml::Table = toml::from_str(shown).unwrap();
+        let known = toml::Table::try_from(GateConfig::default()).unwrap();
+        for (section, value) in named {
+            let (shown, known) = (value.as_table().unwrap(), known.get(&section).unwrap().as_table().unwrap());
+            assert!(known.keys().all(|key| shown.contains_key(key)), "[{section}] leaves out a key");
+        }
+    }
+
+    #[test]
+    fn a_gate_that_lets_nothing_run_is_no_configuration() {
+        let refused = toml::from_str::<GateConfig>("[calls]\nmost_running = 0").unwrap_err();
+        assert!(refused.to_string().contains("nonzero"), "{refused}");
+    }
+
+    #[test]
+    fn every_key_that_the_guide_to_policy_names_is_known() {
+        let page = include_str!("../../../docs/policy.md");
+        let shown = page.split("```toml\n[policy]\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        toml::from_str::<GateConfig>(&format!("[policy]\n{shown}")).unwrap();
+    }
+}
