@@ -143,7 +143,8 @@ pub fn pidfd_send_signal(pidfd: i32, signal: i32) {
 
 /// Becomes the program in an open file, whatever its name leads to by now. Returns only when that fails.
 ///
-/// The kernel refuses a script that is given this way, as its interpreter could not open it.
+/// The kernel refuses a script that is given this way, as its interpreter could not open it. Before Linux 6.14 it shows the number of
+/// the descriptor as the program's name in listings.
 pub fn execute(program: i32, args: &[CString], env: &[CString]) -> Errno {
     let pointers = |strings: &[CString]| -> Vec<*const c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
