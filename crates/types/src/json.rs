@@ -16,6 +16,7 @@
 //! There is no `Deserialize` on purpose: another reader would have dropped the second of two equal keys already.
 
 mod error;
+mod plain;
 mod reader;
 
 use serde::{Serialize, Serializer};
@@ -70,6 +71,9 @@ impl Json {
     }
 
     fn spell(value: Value) -> Result<Self, JsonError> {
+        if let Some(canonical) = plain::spelt(&value, usize::MAX) {
+            return Ok(Self { value, canonical: canonical.into() });
+        }
         let canonical = serde_json_canonicalizer::to_string(&value)
             .map_err(|error| JsonFault::Unserializable(error.to_string()))?
             .into();
@@ -187,6 +191,9 @@ impl Serialize for JsonObject {
 /// # Errors
 /// When the value has no JSON form, or holds a number that [`Json::parse`] would refuse.
 pub fn canonical_of<T: Serialize + ?Sized>(value: &T) -> Result<String, JsonError> {
+    if let Some(text) = plain::spelt(value, Limits::default().depth) {
+        return Ok(text);
+    }
     let unserializable = |error: serde_json::Error| JsonError::from(JsonFault::Unserializable(error.to_string()));
     // SECURITY: the canonical writer turns every integer into a double, so 2^53 and 2^53+1 would share a digest; the check
     // of the value refuses both. The value in turn turns NaN into null and merges equal keys; the writer refuses those.
