@@ -14,13 +14,11 @@ use regex::Regex;
 pub fn masked(text: String) -> String {
     let Some(shapes) = SHAPES.as_ref() else { return withheld() };
     // Hardly any text holds a token, so one look for the letters that tokens cannot do without comes first.
-    let mut hints = shapes.hints.find_overlapping_iter(&text).peekable();
-    if hints.peek().is_none() {
-        drop(hints);
+    if !shapes.hints.is_match(&text) {
         return text;
     }
     let mut possible = vec![false; shapes.each.len()];
-    for hint in hints {
+    for hint in shapes.hints.find_overlapping_iter(&text) {
         let shape = shapes.hinted.get(hint.pattern().as_usize());
         if let Some(possible) = shape.and_then(|&shape| possible.get_mut(shape)) {
             *possible = true;

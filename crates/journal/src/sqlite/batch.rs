@@ -97,7 +97,7 @@ const LARGEST: usize = 1_024;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How many transactions are worth waking up for while a batch is in the making.
-pub(super) const CHUNK: usize = 16;
+const CHUNK: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 use super::{
     answers::Untold,
     apply::{Hitch, number},
-    batch::{Batch, CHUNK, LONGEST_WAIT},
+    batch::{Batch, LONGEST_WAIT},
     files::{Identity, diagnosed},
     keeper::{Errand, Load},
     open::{Existing, Open, Written},
@@ -112,7 +112,7 @@ impl Writer {
         loop {
             if !self.untold.is_empty() {
                 // The one who was told tells the others meanwhile, and they come back.
-                jobs.linger(CHUNK, Instant::now() + LONGEST_WAIT);
+                jobs.linger(1, Instant::now() + LONGEST_WAIT);
                 self.untold.tell();
             }
             // While nothing can be written, it is tried again and again, whether anybody asks or not.
