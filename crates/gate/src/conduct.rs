@@ -4,7 +4,10 @@
 //! before, because its record would stand in another call's story; one of a principal that has too many under way, because a flood would
 //! fill the disk; and one that finds the gate closing or the journal in trouble. What was begun is attested.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use palyra_journal::{
     CommitError, NewRecord, RecordKind, StoredRecord, Subject,
@@ -26,7 +29,7 @@ use crate::{
     approval::grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
     attest::{Completed, Ending, Receipt, ToolAttestation},
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
-    execute::{Executed, Executor, execute_tool_call},
+    execute::{Executed, Executor, PreparedProcess, execute_tool_call},
     gate::{Cancel, Inner, Settings, internal},
     output::Output,
     permit::{Approver, CallFacts, Permit},
@@ -57,6 +60,8 @@ pub(crate) struct Judged {
     /// The run it belongs to, as it was then.
     pub(crate) run: RunRow,
     pub(crate) settings: Arc<Settings>,
+    /// The record of the proposal.
+    proposed: NewRecord,
     /// The decision as it is recorded.
     recorded: Recorded,
 }
@@ -89,6 +94,8 @@ pub(crate) struct Begun {
     executor: Executor,
     /// The digest of what is about to run, worked out from the very values that are handed to the executor.
     found: Option<Sha256Digest>,
+    /// The process, all but started.
+    prepared: Option<PreparedProcess>,
 }
 
 /// Why a call has not begun.
@@ -233,7 +240,6 @@ impl Inner {
     /// Understands a proposal and puts it to policy, as of a time. Changes nothing.
     pub(crate) async fn judge(self: &Arc<Self>, proposal: ToolProposal, now: Timestamp) -> Result<Judged, Refusal> {
         let version = *self.policies.borrow();
-        let run = self.run_of(&proposal).await?;
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
             Some(name) => {
@@ -243,7 +249,9 @@ impl Inner {
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
         let reading = self.understand(&proposal, workspace.clone(), Arc::clone(&settings)).await?;
-        // Read while another thread reads the arguments.
+        // Done while another thread reads the arguments.
+        let run = self.run_of(&proposal).await?;
+        let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let postures = self.store.postures(proposal.tool.clone()).await?;
         let (intent, plans, unfit) = reading.await.map_err(internal)?.map_err(Refusal::Call)?;
         if plans.is_empty() {
@@ -273,6 +281,7 @@ impl Inner {
             proposed_at: now,
             judged_at: now,
             version,
+            proposed,
             definition,
             intent,
             decision,
@@ -284,7 +293,7 @@ impl Inner {
         })
     }
 
-    /// The run of a proposal. It comes before anything else: nobody proposes anything in the name of somebody else's run.
+    /// The run of a proposal. It comes before any decision: nobody proposes anything in the name of somebody else's run.
     async fn run_of(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
         let row = self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
         if row.session != proposal.session || row.principal != proposal.principal.to_string() {
@@ -323,7 +332,6 @@ impl Inner {
     fn opening(&self, judged: &Judged) -> Result<Vec<NewRecord>, Refusal> {
         let Judged { proposal, intent, decision, .. } = judged;
         let tool = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
-        let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let decided = Decided {
             decision: &judged.recorded.text,
             reason: decision.reason(),
@@ -331,7 +339,7 @@ impl Inner {
             action_digest: judged.runnable.as_ref().map(|runnable| runnable.action.digest),
         };
         let decided = self.record(RecordKind::ToolDecided, proposal.subject(), &decided)?;
-        Ok(vec![proposed, decided])
+        Ok(vec![judged.proposed.clone(), decided])
     }
 
     /// Journals a refusal that policy was not asked about, or could not prevent.
@@ -379,11 +387,12 @@ impl Inner {
         if let Some(durable) = durable {
             let _ = durable.send(());
         }
-        let Begun { facts, plan, executor, found } = begun;
+        let Begun { facts, plan, executor, found, prepared } = begun;
         if let Some(cause) = cancel.already() {
             return self.attest(&facts, Executed::unknown(Ending::Cancelled, &cause.to_string())).await;
         }
         let permit = Permit::issue(Arc::clone(&facts), judged.intent.work, plan, found);
+        let executor = Executor { prepared: Mutex::new(prepared), ..executor };
         // On a task of its own, so that a failure in it is attested like everything else.
         let execution = tokio::spawn(async move { execute_tool_call(permit, &executor).await });
         let executed = execution.await.unwrap_or_else(|_| Executed::unknown(Ending::Crashed, "the executor failed"));
@@ -425,6 +434,7 @@ impl Inner {
             // While that is being synced, what comes next is worked out; nothing of it has an effect.
             let found = CallAction::of(proposal, judged.definition, &judged.intent.work, plan).ok();
             let executor = self.executor(judged, start, started_at, cancel);
+            let preparing = executor.prepare(&judged.intent.work, plan, reserved);
             let mut facts = CallFacts {
                 attestation,
                 proposal: proposal.clone(),
@@ -439,11 +449,13 @@ impl Inner {
                 started_at,
                 started_seq: 0,
             };
-            let plan = plan.clone();
-            match writing.await {
+            let (written, prepared) = tokio::join!(writing, preparing);
+            match written {
                 Ok(committed) => {
                     facts.started_seq = committed.last().map(|(seq, _)| seq).unwrap_or_default();
+                    let plan = plan.clone();
                     return Ok(Begun {
+                        prepared,
                         facts: Arc::new(facts),
                         plan,
                         executor,
@@ -489,6 +501,7 @@ impl Inner {
             may_read: Arc::new(may_read),
             live: self.live.clone(),
             stop: cancel.stopper(),
+            prepared: Mutex::default(),
         }
     }
 

@@ -5,13 +5,14 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Ended, OutputStream, PinnedFile, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunner, StopCause,
-    TIER_B_DOES_NOT, TIER_B_EXECUTOR,
+    Ended, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
+    SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -43,6 +44,37 @@ pub struct Executor {
     pub(crate) may_read: Arc<dyn Fn(&AbsolutePath) -> bool + Send + Sync>,
     pub(crate) live: broadcast::Sender<LiveOutput>,
     pub(crate) stop: watch::Receiver<Option<StopCause>>,
+    /// The process, if it was prepared while the start was being written.
+    pub(crate) prepared: Mutex<Option<PreparedProcess>>,
+}
+
+/// A process that is all but started, or why it cannot be.
+pub(crate) type PreparedProcess = Result<Prepared, SandboxProcessRunError>;
+
+impl Executor {
+    /// Opens and checks what a process needs to start. Nothing of it runs.
+    ///
+    /// Not for what is looked at once more before it starts: that comes first then.
+    pub(crate) async fn prepare(&self, work: &Work, plan: &Plan, reserved: Charge) -> Option<PreparedProcess> {
+        match (work, plan) {
+            (Work::Process(work), Plan::Process { tier: SandboxTier::B, process }) if work.scripts.is_empty() => {
+                Some(self.ready(work, process, reserved).await?)
+            }
+            _ => None,
+        }
+    }
+
+    /// A process that only has to be let go; nothing if its working directory is not there any more.
+    async fn ready(&self, work: &ProcessWork, plan: &ProcessPlan, reserved: Charge) -> Option<PreparedProcess> {
+        let directory = working_directory(work, self)?;
+        let input = RunInput {
+            deadline: Some(Duration::from_millis(reserved.wall_ms)),
+            program: program_files(work),
+            directory: Some(directory),
+            stdin: work.stdin.clone(),
+        };
+        Some(self.runner.prepare(plan, input).await)
+    }
 }
 
 /// What the daemon knows about itself.
@@ -143,13 +175,17 @@ async fn run_process(
     if tier != SandboxTier::B {
         return Executed::unknown(Ending::NotStarted, "this tier cannot run here");
     }
-    let deadline = Some(Duration::from_millis(facts.reserved.wall_ms));
     let mut stop = executor.stop.clone();
-    let Some(directory) = working_directory(&work, executor) else {
-        return Executed::unknown(Ending::NotStarted, CHANGED);
+    let prepared = executor.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let prepared = match prepared {
+        Some(prepared) => Some(prepared),
+        None => executor.ready(&work, plan, facts.reserved).await,
     };
-    let input = RunInput { deadline, program: program_files(&work), directory: Some(directory), stdin: work.stdin };
-    let started = executor.runner.start(plan, input).await;
+    let started = match prepared {
+        Some(Ok(prepared)) => prepared.start().await,
+        Some(Err(error)) => Err(error),
+        None => return Executed::unknown(Ending::NotStarted, CHANGED),
+    };
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {

@@ -48,6 +48,6 @@ pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, Progr
 pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};
 pub use ownership::is_changeable;
 pub use plan::{EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan};
-pub use runner::{RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
+pub use runner::{Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
 pub use running::{RunningProcess, Stopper};
 pub use stream::{OutputChunk, OutputStream};

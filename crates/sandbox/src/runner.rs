@@ -107,6 +107,17 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan is refused, or the program does not start. Nothing of it is left then.
     pub async fn start(&self, plan: &ProcessPlan, input: RunInput) -> Result<RunningProcess, Error> {
+        self.prepare(plan, input).await?.start().await
+    }
+
+    /// Does everything for a plan that can be done without starting anything. What is prepared is held open, and compared once more as it
+    /// starts.
+    ///
+    /// Must be called within a tokio runtime that has its I/O and time drivers on.
+    ///
+    /// # Errors
+    /// When the plan is refused.
+    pub async fn prepare(&self, plan: &ProcessPlan, input: RunInput) -> Result<Prepared, Error> {
         let Checked { executable, directory, hidden } =
             guard::check(plan, &self.allowed_egress_hosts, input.directory)?;
         let (executable, unchanged) = confirm(executable, input.program).await?;
@@ -122,13 +133,58 @@ impl SandboxProcessRunner {
             ..order(plan, shorter.unwrap_or(wall))
         };
         check_size(&order)?;
-        let failed = |error: io::Error| Error::new(Kind::SpawnFailed, error.to_string());
         let (live, output) = mpsc::channel(LIVE_CHUNKS);
         let keep = plan.limits.output_bytes;
         let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
         let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
         let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
-        let program = executable.into_binary();
+        Ok(Prepared {
+            inits: Arc::clone(&self.inits),
+            order,
+            program: executable.into_binary(),
+            directory,
+            walls,
+            stdin,
+            streams: [stdout, stderr],
+            ends: [stdout_end, stderr_end],
+            output,
+            wall: shorter.unwrap_or(wall),
+            out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
+        })
+    }
+}
+
+/// A plan of which everything is ready but the process. Dropping it leaves nothing.
+#[must_use = "nothing runs before it is started"]
+pub struct Prepared {
+    inits: Arc<Inits>,
+    order: Order,
+    program: OwnedFd,
+    directory: OwnedFd,
+    walls: Found,
+    stdin: Option<OwnedFd>,
+    streams: [Stream; 2],
+    ends: [OwnedFd; 2],
+    output: mpsc::Receiver<OutputChunk>,
+    wall: Duration,
+    out_of_time: Ended,
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SECURITY: its order holds arguments and variables, which do not belong in logs.
+        f.write_str("Prepared")
+    }
+}
+
+impl Prepared {
+    /// Starts it. When this returns, the program runs; dropping the future before that ends the attempt.
+    ///
+    /// # Errors
+    /// When the program does not start. Nothing of it is left then.
+    pub async fn start(self) -> Result<RunningProcess, Error> {
+        let Self { inits, order, program, directory, walls, stdin, streams, ends, output, wall, out_of_time } = self;
+        let [stdout_end, stderr_end] = &ends;
         let mut fds = vec![directory.as_fd(), stdout_end.as_fd(), stderr_end.as_fd(), program.as_fd()];
         if let Found::Rules(rules) = &walls {
             fds.push(rules.as_fd());
@@ -136,25 +192,20 @@ impl SandboxProcessRunner {
         fds.extend(stdin.as_ref().map(AsFd::as_fd));
         let (stop, stopped) = watch::channel(None);
         // From here on every step is one that the program waits for.
-        let Launched { init, control, orders, unsent } = self.inits.launch(&order, &fds).map_err(failed)?;
-        let supervision = Supervision {
-            init,
-            control,
-            stdout,
-            stderr,
-            ends: [stdout_end, stderr_end],
-            stop: stopped,
-            wall: shorter.unwrap_or(wall),
-            out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
-        };
+        let Launched { init, control, orders, unsent } = inits.launch(&order, &fds).map_err(failed)?;
+        let [stdout, stderr] = streams;
+        let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
         let begun = supervision.begin(orders, unsent).await;
-        let inits = self.inits.clone();
         // Off the runtime: starting a process takes a while.
         tokio::task::spawn_blocking(move || inits.refill(walls));
         let (outcome_sender, outcome) = oneshot::channel();
         tokio::spawn(begun?.run(outcome_sender));
         Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)) })
     }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::new(Kind::SpawnFailed, error.to_string())
 }
 
 /// Whether the program is what it must be. Off the runtime if that takes reading it.

@@ -5,7 +5,7 @@
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
-use rustix::process::Signal;
+use rustix::{net::SendFlags, process::Signal};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -153,8 +153,9 @@ impl Begun {
                 cause = stopped(&mut self.stop), if self.watch.cause.is_none() => {
                     self.watch.cause = Some(cause);
                     overdue.as_mut().reset(in_time(A_LITTLE));
-                    // The socket is empty in this direction. If the init is gone, that shows in the other one.
-                    let _ = self.control.try_write(&[protocol::STOP]);
+                    // The socket is empty in this direction. If the init is gone, that shows in the other one. Not by way of the runtime,
+                    // which may not know yet that it can be written to.
+                    let _ = rustix::net::send(&self.control, &[protocol::STOP], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
                 }
                 () = &mut overdue => {
                     overdue.as_mut().reset(in_time(A_LITTLE));

@@ -70,6 +70,18 @@ async fn a_program_that_listens_to_sigterm_can_say_goodbye() {
 }
 
 #[tokio::test]
+async fn a_stop_that_comes_as_soon_as_the_program_runs_is_not_lost() {
+    let lab = Lab::new();
+    for _ in 0..50 {
+        let running = lab.start(&lab.plan("/usr/bin/sleep", &["60"])).await;
+        running.stop(StopCause::Requested);
+        let began = Instant::now();
+        assert_eq!(running.outcome().await.ended, Ended::Cancelled(StopCause::Requested));
+        assert!(began.elapsed() < 5 * A_SECOND, "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
 async fn what_is_left_after_a_normal_end_is_gone() {
     let lab = Lab::new();
     let script = r#"use POSIX qw(setsid); $SIG{TERM} = 'IGNORE'; if (!fork) { setsid; if (!fork) { setsid; sleep 60 } exit } wait; exit 7"#;
