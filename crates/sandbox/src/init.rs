@@ -57,7 +57,7 @@ impl Idle {
         Ok(Self { init: Init { child, collected: false }, control, orders })
     }
 
-    /// Whether it still waits; somebody may have killed it meanwhile.
+    /// Whether it still waits.
     pub fn is_alive(&mut self) -> bool {
         !self.init.try_collect()
     }

@@ -5,7 +5,7 @@
 //! Does not: isolate. [`TIER_B_DOES_NOT`] is the sentence for it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -81,7 +81,7 @@ impl SandboxProcessRunner {
             [other, _] => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
         let can_hide = layers.iter().any(|layer| matches!(layer, Layer::HiddenPaths { .. }));
-        let inits = Arc::new(Inits { idle: Mutex::new(None), image, walls: Walls::new(can_hide) });
+        let inits = Arc::new(Inits { idle: Mutex::default(), image, walls: Walls::new(can_hide) });
         inits.refill(Found::Nothing);
         Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
     }
@@ -221,12 +221,13 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
     }
 }
 
-/// The inits of a runner: one that waits, so that a call finds it started.
+/// The inits of a runner: some that wait, so that a call finds one started, and the next call too, while that one is replaced.
 ///
 /// An init serves one call and knows nothing before its order comes, so nothing passes from one call to another.
 #[derive(Debug)]
 struct Inits {
-    idle: Mutex<Option<Idle>>,
+    /// The one that has waited longest first.
+    idle: Mutex<VecDeque<Idle>>,
     image: Image,
     walls: Walls,
 }
@@ -246,8 +247,7 @@ impl Inits {
     /// One that is killed just after it got its order is reported as lost and not replaced: the program may have begun, and nothing
     /// runs twice.
     fn launch(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Launched> {
-        let waiting = self.idle().take().and_then(|mut idle| idle.is_alive().then_some(idle));
-        if let Some(Idle { init, control, orders }) = waiting {
+        while let Some(Idle { init, control, orders }) = self.next_idle() {
             // The runtime knows of the socket before anything can come out of it.
             let orders = UnixStream::from_std(orders)?;
             if let Ok(unsent) = send(&orders, order, fds) {
@@ -264,20 +264,30 @@ impl Inits {
         Ok(Launched { init, control, orders, unsent })
     }
 
-    /// Sees to it that one waits, and that there are rules for what is hidden. Failing is no harm: the next call tries again.
+    /// Sees to it that enough wait, and that there are rules for what is hidden. Failing is no harm: the next call tries again.
     fn refill(&self, walls: Found) {
-        if self.idle().is_none()
+        while self.idle().len() < WAITING
             && let Ok(started) = Idle::new(&self.image)
         {
-            let surplus = self.idle().replace(started);
-            drop(surplus);
+            self.idle().push_back(started);
         }
         if let Found::NothingYet(neighbourhood) = walls {
             self.walls.build(neighbourhood, &self.image);
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Option<Idle>> {
+    /// One that still waits; somebody may have killed the others meanwhile.
+    fn next_idle(&self) -> Option<Idle> {
+        let mut idle = self.idle();
+        loop {
+            let mut next = idle.pop_front()?;
+            if next.is_alive() {
+                return Some(next);
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -369,6 +379,9 @@ fn read_report(mut socket: &std::os::unix::net::UnixStream) -> io::Result<Option
     let mut report = [0; REPORT_LENGTH];
     Ok(socket.read_exact(&mut report).ok().and_then(|()| Report::decode(&report)))
 }
+
+/// How many inits wait.
+const WAITING: usize = 2;
 
 /// How many pieces the live stream holds for its reader.
 const LIVE_CHUNKS: usize = 64;

@@ -274,7 +274,7 @@ async fn with_a_change(
     input: RunInput,
     change: impl FnOnce(),
 ) -> Result<Outcome, SandboxProcessRunError> {
-    let held = Held::the_next_tool().await;
+    let held = Held::the_next_tools().await;
     let mut starting = pin!(lab.runner.start(plan, input));
     // Until it waits for the init, unless it has more to read than it has time for.
     if let Ok(started) = timeout(Duration::from_millis(200), &mut starting).await {

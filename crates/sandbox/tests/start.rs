@@ -24,12 +24,13 @@ async fn a_process_that_never_takes_its_order_is_given_up_on() {
     let lab = Lab::new();
     let mut plan = lab.plan("/bin/true", &[]);
     plan.limits.wall_ms = 100;
-    let held = Held::the_next_tool().await;
+    let held = Held::the_next_tools().await;
     let began = Instant::now();
     let refused = lab.try_run(&plan).await.unwrap_err();
     assert_eq!(refused.kind, Kind::SpawnFailed, "{refused}");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    held.is_gone().await;
+    held.one_is_gone().await;
+    drop(held);
     plan.limits.wall_ms = 60_000;
     assert_eq!(lab.run(&plan).await.ended, Ended::Exited(0), "the next one has a process of its own");
 }
@@ -39,8 +40,8 @@ async fn giving_up_on_a_start_leaves_nothing() {
     let _alone = ALONE.lock().await;
     let lab = Lab::new();
     let plan = lab.plan("/bin/sleep", &["60"]);
-    let held = Held::the_next_tool().await;
+    let held = Held::the_next_tools().await;
     assert!(timeout(Duration::from_millis(200), lab.start(&plan)).await.is_err());
-    held.is_gone().await;
+    held.one_is_gone().await;
     assert_eq!(lab.processes(), [0; 0]);
 }

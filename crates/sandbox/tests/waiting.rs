@@ -1,4 +1,4 @@
-//! The init that waits for the next call: it may be lost, and it is never left behind. One test, as it counts the children of this
+//! The inits that wait for the next calls: they may be lost, and they are never left behind. One test, as it counts the children of this
 //! process.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
@@ -32,7 +32,7 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
         }
         assert_eq!(lab.run(&plan).await.ended, Ended::Exited(0));
     }
-    until(|| inits().len() == 1).await;
+    until(|| inits().len() == lab::WAITING).await;
     until(|| self::descriptors() <= descriptors + 2).await;
     drop(lab);
     until(|| inits().is_empty()).await;

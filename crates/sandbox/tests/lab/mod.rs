@@ -19,6 +19,9 @@ use palyra_sandbox::{
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 use rustix::process::{Pid, Signal};
 
+/// How many inits wait for a call.
+pub const WAITING: usize = 2;
+
 /// Where shells look for programs.
 pub const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -166,14 +169,14 @@ pub fn is_root() -> bool {
 pub struct Held(Vec<Pid>);
 
 impl Held {
-    /// Sends the process to sleep that waits for the next order, as soon as there is one.
-    pub async fn the_next_tool() -> Self {
+    /// Sends the processes to sleep that wait for the next orders, as soon as all are there.
+    pub async fn the_next_tools() -> Self {
         let mut held = Vec::new();
         within_reason(|| {
             // Those of an earlier call or test may still be about to end.
             let inits = inits_of(&[std::process::id()]);
             held = inits_of(&inits);
-            (inits.len(), held.len()) == (1, 1)
+            (inits.len(), held.len()) == (WAITING, WAITING)
         })
         .await;
         let held: Vec<Pid> = held.iter().map(|&id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect();
@@ -183,9 +186,9 @@ impl Held {
 }
 
 impl Held {
-    /// Waits until they are no more. They sleep, so somebody has to end them.
-    pub async fn is_gone(&self) {
-        within_reason(|| self.0.iter().all(|&process| rustix::process::test_kill_process(process).is_err())).await;
+    /// Waits until one is no more: the one that had an order. It sleeps, so somebody has to end it.
+    pub async fn one_is_gone(&self) {
+        within_reason(|| self.0.iter().any(|&process| rustix::process::test_kill_process(process).is_err())).await;
     }
 }
 
