@@ -300,7 +300,12 @@ async fn with_presence_a_pin_is_needed_once_for_each_session_of_answering() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_questions_may_wait_and_one_more_is_refused_clearly() {
-    let lab = Plan::default().config("[approvals]\nmost_pending_of_one = 20000\n[budget]\ncalls = 20000").open().await;
+    let lab = Plan::default()
+        .config(
+            "[approvals]\nmost_pending_of_one = 20000\n[budget]\ncalls = 20000\n[calls]\nmost_under_way_of_one = 20000",
+        )
+        .open()
+        .await;
     let calls: Vec<_> = (0..10_000).map(|n| lab.propose(lab.command(["echo", n.to_string().as_str()]))).collect();
     let pending = ApprovalQuery { state: ApprovalState::Pending, after: None, most: usize::MAX };
     while lab.journal.approvals_in(pending).await.unwrap().len() < 10_000 {

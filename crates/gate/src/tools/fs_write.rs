@@ -94,13 +94,12 @@ impl Tool for FsWrite {
             Encoding::Base64 => STANDARD.decode(content).map_err(|_| IntendError::NotBase64)?,
         };
         let workspace = place.workspace()?;
-        let (path, directories, replaces) = match workspace.resolve(text) {
-            Ok(found) => (found.file()?, Vec::new(), true),
-            Err(WorkspaceError::Absent(_)) => {
-                let (path, directories) = place_for_new(workspace, text, make_directories)?;
-                (path, directories, false)
+        let (path, directories, replaces) = match destination(workspace, text, make_directories) {
+            // Somebody may have made the file between two looks at it; a link that leads to nothing is there at the second time, too.
+            Err(IntendError::Workspace(WorkspaceError::DanglingLink(_))) => {
+                destination(workspace, text, make_directories)?
             }
-            Err(error) => return Err(error.into()),
+            found => found?,
         };
         if replaces && mode == WriteMode::Create {
             return Err(IntendError::Exists(path));
@@ -117,6 +116,22 @@ impl Tool for FsWrite {
                 path,
             }),
         })
+    }
+}
+
+/// The real path of a file that is to be written, the directories to be made for it, and whether it is there already.
+fn destination(
+    workspace: &Workspace,
+    text: &str,
+    make_directories: bool,
+) -> Result<(AbsolutePath, Vec<AbsolutePath>, bool), IntendError> {
+    match workspace.resolve(text) {
+        Ok(found) => Ok((found.file()?, Vec::new(), true)),
+        Err(WorkspaceError::Absent(_)) => {
+            let (path, directories) = place_for_new(workspace, text, make_directories)?;
+            Ok((path, directories, false))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -150,7 +150,7 @@ fn add_approval(connection: &Connection, row: &ApprovalRow, limits: PendingLimit
         let pending: i64 = connection.prepare_cached(all)?.query_row([], |row| row.get(0))?;
         within(pending.unsigned_abs(), limits.most, false)?;
         let mut of_one = connection.prepare_cached(
-            "SELECT count(*), coalesce(sum(octet_length(document)), 0) FROM approvals \
+            "SELECT count(*), coalesce(sum(bytes), 0) FROM approvals \
              WHERE state = 'pending' AND principal = ?1",
         )?;
         let (pending, bytes): (i64, i64) = of_one.query_row([&row.principal], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -161,8 +161,8 @@ fn add_approval(connection: &Connection, row: &ApprovalRow, limits: PendingLimit
         }
     }
     let mut insert = connection.prepare_cached(
-        "INSERT OR IGNORE INTO approvals (id, call, session, principal, digest, state, document) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT OR IGNORE INTO approvals (id, call, session, principal, digest, state, document, bytes) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     let added = insert.execute(params![
         row.id.to_string(),
@@ -172,6 +172,7 @@ fn add_approval(connection: &Connection, row: &ApprovalRow, limits: PendingLimit
         row.digest.as_bytes(),
         row.state.as_str(),
         row.document,
+        i64::try_from(row.document.len()).unwrap_or(i64::MAX),
     ])?;
     if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
 }

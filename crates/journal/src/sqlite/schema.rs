@@ -132,12 +132,13 @@ CREATE TABLE approvals (
     principal TEXT NOT NULL,
     digest    BLOB NOT NULL,
     state     TEXT NOT NULL,
+    bytes     INTEGER NOT NULL,  -- of the document as it was asked
     document  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_call ON approvals (call);
 CREATE INDEX approvals_open ON approvals (state, id) WHERE state IN ('pending', 'approved');
 CREATE INDEX approvals_digest ON approvals (digest) WHERE state = 'pending';
-CREATE INDEX approvals_principal ON approvals (principal, octet_length(document)) WHERE state = 'pending';
+CREATE INDEX approvals_principal ON approvals (principal, bytes) WHERE state = 'pending';
 CREATE TABLE grants (
     id        TEXT PRIMARY KEY,
     session   TEXT NOT NULL,
