@@ -197,12 +197,31 @@ impl Prepared {
         let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
         let begun = supervision.begin(orders, unsent).await;
         // Off the runtime: starting a process takes a while.
-        tokio::task::spawn_blocking(move || inits.refill(walls));
+        let refill = move || tokio::task::spawn_blocking(move || inits.refill(walls));
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                refill();
+                return Err(error);
+            }
+        };
         let (outcome_sender, outcome) = oneshot::channel();
-        tokio::spawn(begun?.run(outcome_sender));
+        tokio::spawn(async move {
+            let accompany = begun.run(outcome_sender);
+            tokio::pin!(accompany);
+            // A short program has the machine to itself. Another init waits for whoever comes meanwhile.
+            let short = tokio::time::timeout(SHORT, &mut accompany).await.is_ok();
+            refill();
+            if !short {
+                accompany.await;
+            }
+        });
         Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)) })
     }
 }
+
+/// How long a program is short.
+const SHORT: Duration = Duration::from_millis(10);
 
 fn failed(error: io::Error) -> Error {
     Error::new(Kind::SpawnFailed, error.to_string())
