@@ -297,6 +297,17 @@ pub fn owner() -> Answerer {
     }
 }
 
+/// Waits until something holds, for ten seconds at most.
+pub async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    for _ in 0..2_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    unreachable!("it did not happen in ten seconds")
+}
+
 /// What a process printed.
 #[must_use]
 pub fn text(completed: &Completed) -> String {

@@ -5,5 +5,5 @@ mod lab;
 mod setup;
 
 pub use faults::{Faults, Hold};
-pub use lab::{Lab, Plan, owner, text};
+pub use lab::{Lab, Plan, owner, text, until};
 pub use setup::{Opened, Setup};

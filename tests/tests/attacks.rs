@@ -18,7 +18,7 @@ use palyra_journal::{
     state::{ApprovalState, CallState, Change, Charge},
 };
 use palyra_policy::{Preset, SourceFile};
-use palyra_tests::{Faults, Lab, Plan, owner, text};
+use palyra_tests::{Faults, Lab, Plan, owner, text, until};
 use palyra_types::{
     DeviceId, EgressEnforcementMode, Principal, Timestamp,
     clock::ManualClock,
@@ -581,14 +581,4 @@ async fn started(lab: &Lab, id: CallId) {
 
 async fn ended<T>(running: tokio::task::JoinHandle<T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), running).await.expect("the call hangs").unwrap()
-}
-
-async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
-    for _ in 0..2_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it never came to that");
 }

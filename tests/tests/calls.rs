@@ -15,7 +15,7 @@ use std::{
 
 use palyra_gate::{DecisionScope, Ending, Output, Refusal};
 use palyra_journal::{RecordKind, state::Charge};
-use palyra_tests::{Lab, Plan, text};
+use palyra_tests::{Lab, Plan, text, until};
 use serde_json::json;
 
 const CONTAINED: [RecordKind; 4] =
@@ -276,16 +276,6 @@ async fn the_state_directory_is_out_of_reach() {
     if let Ok(done) = lab.gate.run(call).await {
         assert!(!text(&done).contains(secret.trim()));
     }
-}
-
-async fn until<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
-    for _ in 0..2_000 {
-        if condition().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it did not happen in ten seconds");
 }
 
 /// Everything runs unasked; the hard forbids of the baseline stay.

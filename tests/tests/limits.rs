@@ -13,7 +13,7 @@ use palyra_journal::{
     state::{ApprovalState, Charge},
 };
 use palyra_policy::SourceFile;
-use palyra_tests::{Faults, Lab, Plan, owner};
+use palyra_tests::{Faults, Lab, Plan, owner, until};
 use palyra_types::{Posture, Principal, ToolName, id::CallId};
 use serde_json::json;
 
@@ -229,14 +229,4 @@ async fn of(lab: &Lab, principal: &str, argv: &[&str]) -> ToolProposal {
 
 async fn started(lab: &Lab, id: CallId) {
     until(|| async { lab.story(id).await.contains(&RecordKind::ToolStarted) }).await;
-}
-
-async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
-    for _ in 0..2_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    unreachable!("it did not happen");
 }

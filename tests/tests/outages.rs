@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use palyra_gate::{DecisionScope, Ending, approval::record::Pattern};
 use palyra_journal::{
     Body, JournalStore, NewRecord, RecordKind, Subject, Transaction,
     state::{ApprovalState, CallState, Charge},
 };
-use palyra_tests::{Faults, Lab, Plan};
+use palyra_tests::{Faults, Lab, Plan, until};
 use palyra_types::{entropy::SystemEntropy, id::CallId};
 use serde_json::json;
 
@@ -116,13 +116,7 @@ async fn the_outage_ends(lab: &Lab) {
 }
 
 async fn until_over(lab: &Lab, id: CallId) {
-    for _ in 0..2_000 {
-        if lab.journal.call(id).await.unwrap().unwrap().state == CallState::Ended {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    unreachable!("it was left as it was");
+    until(|| async { lab.journal.call(id).await.unwrap().unwrap().state == CallState::Ended }).await;
 }
 
 fn has(transaction: &Transaction, kind: RecordKind) -> bool {

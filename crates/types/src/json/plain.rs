@@ -242,73 +242,46 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
+    fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
         if !std::mem::take(&mut self.first) {
             self.text.push(',');
         }
         value.serialize(Writer { text: self.text, room: self.room })
     }
 
-    fn close(self) {
+    fn close(self) -> Result<(), NotPlain> {
         self.text.push_str(self.ends);
-    }
-}
-
-impl SerializeSeq for List<'_> {
-    type Ok = ();
-    type Error = NotPlain;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
-        self.item(value)
-    }
-
-    fn end(self) -> Result<(), NotPlain> {
-        self.close();
         Ok(())
     }
 }
 
-impl SerializeTuple for List<'_> {
-    type Ok = ();
-    type Error = NotPlain;
+/// Serde has a trait for every kind of list, and of object with fields; they are written alike.
+macro_rules! written_alike {
+    ($writer:ident: $($trait:ident :: $method:ident($($key:ident: $type:ty)?)),*) => {
+        $(impl $trait for $writer<'_> {
+            type Ok = ();
+            type Error = NotPlain;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
-        self.item(value)
-    }
+            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $type,)? value: &T) -> Result<(), NotPlain> {
+                self.add($($key.to_owned(),)? value)
+            }
 
-    fn end(self) -> Result<(), NotPlain> {
-        self.close();
-        Ok(())
-    }
+            fn end(self) -> Result<(), NotPlain> {
+                self.close()
+            }
+        })*
+    };
 }
 
-impl SerializeTupleStruct for List<'_> {
-    type Ok = ();
-    type Error = NotPlain;
+written_alike!(List:
+    SerializeSeq::serialize_element(),
+    SerializeTuple::serialize_element(),
+    SerializeTupleStruct::serialize_field(),
+    SerializeTupleVariant::serialize_field());
 
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
-        self.item(value)
-    }
-
-    fn end(self) -> Result<(), NotPlain> {
-        self.close();
-        Ok(())
-    }
-}
-
-impl SerializeTupleVariant for List<'_> {
-    type Ok = ();
-    type Error = NotPlain;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
-        self.item(value)
-    }
-
-    fn end(self) -> Result<(), NotPlain> {
-        self.close();
-        Ok(())
-    }
-}
+written_alike!(Object:
+    SerializeStruct::serialize_field(key: &'static str),
+    SerializeStructVariant::serialize_field(key: &'static str));
 
 /// Writes an object: its members as they come, and at its end in their order.
 struct Object<'a> {
@@ -329,7 +302,7 @@ struct Member {
 }
 
 impl Object<'_> {
-    fn member<T: Serialize + ?Sized>(&mut self, key: String, value: &T) -> Result<(), NotPlain> {
+    fn add<T: Serialize + ?Sized>(&mut self, key: String, value: &T) -> Result<(), NotPlain> {
         put_text(self.text, &key);
         self.text.push(':');
         value.serialize(Writer { text: &mut *self.text, room: self.room })?;
@@ -372,33 +345,7 @@ impl SerializeMap for Object<'_> {
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NotPlain> {
         let key = self.key.take().ok_or(NotPlain)?;
-        self.member(key, value)
-    }
-
-    fn end(self) -> Result<(), NotPlain> {
-        self.close()
-    }
-}
-
-impl SerializeStruct for Object<'_> {
-    type Ok = ();
-    type Error = NotPlain;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), NotPlain> {
-        self.member(key.to_owned(), value)
-    }
-
-    fn end(self) -> Result<(), NotPlain> {
-        self.close()
-    }
-}
-
-impl SerializeStructVariant for Object<'_> {
-    type Ok = ();
-    type Error = NotPlain;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), NotPlain> {
-        self.member(key.to_owned(), value)
+        self.add(key, value)
     }
 
     fn end(self) -> Result<(), NotPlain> {
