@@ -81,7 +81,7 @@ impl SandboxProcessRunner {
             [other, _] => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
         let can_hide = layers.iter().any(|layer| matches!(layer, Layer::HiddenPaths { .. }));
-        let inits = Arc::new(Inits { idle: Mutex::default(), image, walls: Walls::new(can_hide) });
+        let inits = Arc::new(Inits { stock: Mutex::default(), image, walls: Walls::new(can_hide) });
         inits.refill(Found::Nothing);
         Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
     }
@@ -245,10 +245,18 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
 /// An init serves one call and knows nothing before its order comes, so nothing passes from one call to another.
 #[derive(Debug)]
 struct Inits {
-    /// The one that has waited longest first.
-    idle: Mutex<VecDeque<Idle>>,
+    stock: Mutex<Stock>,
     image: Image,
     walls: Walls,
+}
+
+/// The inits that wait, and those that soon will.
+#[derive(Debug, Default)]
+struct Stock {
+    /// The one that has waited longest first.
+    idle: VecDeque<Idle>,
+    /// How many are being started. Counted, as several calls may see to the stock at once, and it would grow beyond its size.
+    coming: usize,
 }
 
 /// An init that has its order, with what connects to it.
@@ -285,29 +293,42 @@ impl Inits {
 
     /// Sees to it that enough wait, and that there are rules for what is hidden. Failing is no harm: the next call tries again.
     fn refill(&self, walls: Found) {
-        while self.idle().len() < WAITING
-            && let Ok(started) = Idle::new(&self.image)
-        {
-            self.idle().push_back(started);
+        while self.reserve() {
+            let started = Idle::new(&self.image);
+            let failed = started.is_err();
+            let mut stock = self.stock();
+            stock.coming -= 1;
+            stock.idle.extend(started);
+            if failed {
+                break;
+            }
         }
         if let Found::NothingYet(neighbourhood) = walls {
             self.walls.build(neighbourhood, &self.image);
         }
     }
 
+    /// Whether one more is needed. Who is told so starts it.
+    fn reserve(&self) -> bool {
+        let mut stock = self.stock();
+        let needed = stock.idle.len() + stock.coming < WAITING;
+        stock.coming += usize::from(needed);
+        needed
+    }
+
     /// One that still waits; somebody may have killed the others meanwhile.
     fn next_idle(&self) -> Option<Idle> {
-        let mut idle = self.idle();
+        let mut stock = self.stock();
         loop {
-            let mut next = idle.pop_front()?;
+            let mut next = stock.idle.pop_front()?;
             if next.is_alive() {
                 return Some(next);
             }
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
