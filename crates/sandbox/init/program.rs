@@ -1,8 +1,9 @@
 //! The way to the program: what the process does to itself, before its order and after it, until it becomes the program.
 //!
-//! What does not depend on the order is done while there is none, so that a call does not wait for it.
-//! Guarantees: the program starts with every layer that the report names, or does not start. The socket of the order closes on exec,
-//! and so says when.
+//! What does not depend on the order is done while there is none, and what does not depend on the word to go before that comes, so that a
+//! call does not wait for it.
+//! Guarantees: the program starts with every layer that the report names, and after the word to go, or does not start. The socket of the
+//! order closes on exec, and so says when.
 //! Does not: choose anything. The order does.
 
 use alloc::{ffi::CString, vec, vec::Vec};
@@ -16,8 +17,8 @@ use crate::{
     supervisor,
 };
 
-/// When the order came, in nanoseconds; in what the process shares with the init.
-pub const ORDERED_AT: usize = 0;
+/// When the word to go came, in nanoseconds; in what the process shares with the init.
+pub const WENT_AT: usize = 0;
 /// How many processes the order allows.
 pub const PROCESSES: usize = 1;
 /// How many tasks the machine had then, plus one; zero if that is not known.
@@ -133,10 +134,9 @@ impl Program {
     /// Waits for the order and carries it out. Returns only when a step fails.
     fn obey(&self, prepared: &Prepared) -> Result<Infallible, (Step, Errno)> {
         let at = |step| move |errno| (step, errno);
-        let (order, fds) = read_order(self.orders).map_err(at(Step::Order))?;
-        self.shared.set(ORDERED_AT, kernel::now());
-        self.timers.set(order.wall_ms).map_err(at(Step::Supervise))?;
+        let Ordered { order, fds, go } = read_order(self.orders).map_err(at(Step::Order))?;
         if order.is_for_walls {
+            self.start_clock(&order)?;
             let walls = prepared.landlock.build(&order.hidden).map_err(at(Step::Landlock))?;
             kernel::send_descriptor(self.orders, walls).map_err(at(Step::Landlock))?;
             kernel::exit(0);
@@ -146,11 +146,24 @@ impl Program {
         let args = c_strings(&order.args).ok_or_else(broken)?;
         let env = c_strings(&order.env).ok_or_else(broken)?;
         let held = self.set_up(&order, given, prepared)?;
-        Progress::Ready(held).tell(self.shared);
-        match given.process {
-            Some(Process { program, .. }) => Err((Step::Execute, kernel::execute(program, &args, &env))),
-            None => kernel::exit(0),
+        let Some(Process { program, .. }) = given.process else {
+            self.start_clock(&order)?;
+            Progress::Ready(held).tell(self.shared);
+            kernel::exit(0);
+        };
+        if !go {
+            await_go(self.orders).map_err(at(Step::Order))?;
         }
+        self.start_clock(&order)?;
+        kernel::release_signals();
+        compare(&order.unchanged, program).map_err(at(Step::Unchanged))?;
+        Progress::Ready(held).tell(self.shared);
+        Err((Step::Execute, kernel::execute(program, &args, &env)))
+    }
+
+    fn start_clock(&self, order: &Order) -> Result<(), (Step, Errno)> {
+        self.shared.set(WENT_AT, kernel::now());
+        self.timers.set(order.wall_ms).map_err(|errno| (Step::Supervise, errno))
     }
 
     fn set_up(&self, order: &Order, given: Given, prepared: &Prepared) -> Result<Held, (Step, Errno)> {
@@ -169,9 +182,6 @@ impl Program {
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
         let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
-        kernel::release_signals();
-        let program = given.process.map_or(NO_DIRECTORY, |process| process.program);
-        compare(&order.unchanged, program).map_err(at(Step::Unchanged))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
         Ok(Held { layers: always | walls | limits, landlock: prepared.landlock.version() })
     }
@@ -208,8 +218,16 @@ impl Given {
     }
 }
 
-/// Reads the order and the descriptors that come with it. Ends the process if there is none to come.
-fn read_order(socket: i32) -> Result<(Order, Vec<i32>), Errno> {
+/// What came from the daemon.
+struct Ordered {
+    order: Order,
+    fds: Vec<i32>,
+    /// Whether the word to go came along.
+    go: bool,
+}
+
+/// Reads the order and the descriptors that come with it.
+fn read_order(socket: i32) -> Result<Ordered, Errno> {
     let broken = || Errno(kernel::EINVAL);
     let mut fds = Vec::new();
     let mut bytes = vec![0; 16 << 10];
@@ -222,16 +240,31 @@ fn read_order(socket: i32) -> Result<(Order, Vec<i32>), Errno> {
         }
         let Some(prefix) = bytes.first_chunk::<4>().filter(|_| have >= 4) else { continue };
         let whole = 4 + u32::from_le_bytes(*prefix) as usize;
-        if whole > protocol::MAX_ORDER || have > whole {
+        if whole > protocol::MAX_ORDER {
             return Err(broken());
         }
-        if have == whole {
+        if have >= whole {
             break whole;
         }
         bytes.resize(whole, 0);
     };
     let order = bytes.get(4..whole).and_then(Order::decode).ok_or_else(broken)?;
-    Ok((order, fds))
+    let go = match bytes.get(whole..have) {
+        Some([]) => false,
+        Some([protocol::GO]) => true,
+        _ => return Err(broken()),
+    };
+    Ok(Ordered { order, fds, go })
+}
+
+/// Waits for the word to go. Without a daemon there is none, and the process ends.
+fn await_go(socket: i32) -> Result<(), Errno> {
+    let mut word = [0];
+    match kernel::read(socket, &mut word)? {
+        0 => kernel::exit(127),
+        _ if word == [protocol::GO] => Ok(()),
+        _ => Err(Errno(kernel::EINVAL)),
+    }
 }
 
 /// Looks once more at the files that were compared with a decision. The later this is, the less time there is to change one.

@@ -1,13 +1,16 @@
 //! What the daemon and the init say to each other, over two stream sockets. Both sides compile this file.
 //!
-//! The daemon sends one [`Order`] to the process that becomes the tool. That process says nothing if all goes well: its socket ends when
-//! the program runs, and so the daemon hears of that from the kernel, without anybody else having to wake up. Otherwise it says what it
-//! [`Report::Refused`]. On the other socket, the init's, there is a [`Report::Waiting`], then perhaps one [`STOP`] byte of the daemon,
+//! The daemon sends one [`Order`] to the process that becomes the tool, which gets everything ready, and then [`GO`], before which nothing of
+//! the program runs. That process says nothing if all goes well: its socket ends when the program runs, and so the daemon hears of that
+//! from the kernel, without anybody else having to wake up. Otherwise it says what it [`Report::Refused`]. On the other socket, the init's, there is a [`Report::Waiting`], then perhaps one [`STOP`] byte of the daemon,
 //! then a [`Report::Ended`]. The end of this one in one direction means that the other side is gone.
 //! Guarantees: reading never panics and never allocates more than the bytes that arrived.
 //! Does not: version itself. Both sides come from the same build.
 
 use alloc::{vec, vec::Vec};
+
+/// The byte behind an order that lets the program start. An order for no program does without it.
+pub const GO: u8 = b'>';
 
 /// The byte that asks the init to end the tree early.
 pub const STOP: u8 = b'!';

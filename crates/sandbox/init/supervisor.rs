@@ -1,6 +1,6 @@
 //! The init's own life: fork the process that becomes the tool, watch it, end the tree, report.
 //!
-//! Guarantees: one `Ended` for an order that was carried out. The wall clock runs from the order, here, so that a daemon that hangs
+//! Guarantees: one `Ended` for an order that was carried out. The wall clock runs from the word to go, here, so that a daemon that hangs
 //! does not prolong it.
 //! Does not: see the order, hear of the start, or touch the tool's output. The process that becomes the tool is forked before there
 //! is an order, gets it itself, and sets the timers at which the init has to wake up.
@@ -119,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// Tells how it ended, if there was an order and it was not refused.
+    /// Tells how it ended, if it was told to go and did not refuse.
     fn report(&self, cause: Cause) {
         let held = match Progress::of(self.shared) {
             // The process has said so itself.
@@ -128,13 +128,13 @@ impl Watch {
             // It was ended on the way.
             None => Held::default(),
         };
-        let ordered_at = self.shared.get(program::ORDERED_AT);
-        if ordered_at == 0 {
+        let went_at = self.shared.get(program::WENT_AT);
+        if went_at == 0 {
             return;
         }
         let (user_us, system_us, max_rss_kb) = kernel::children_usage();
         let (status, ended_at) = self.end.unwrap_or_default();
-        let wall_us = ended_at.saturating_sub(ordered_at) / 1000;
+        let wall_us = ended_at.saturating_sub(went_at) / 1000;
         let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
         report(&Report::Ended { cause, status, usage, held });
     }

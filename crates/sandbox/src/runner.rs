@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::{io::Errno, net::SendFlags};
 use tokio::{
     net::UnixStream,
     sync::{mpsc, oneshot, watch},
@@ -29,7 +30,7 @@ use crate::{
     init::{Idle, Init, send},
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
-    protocol::{MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
+    protocol::{self, MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
     running::{RunningProcess, Stopper},
     stream::{OutputChunk, OutputStream, Stream},
     supervision::{self, Supervision},
@@ -110,8 +111,8 @@ impl SandboxProcessRunner {
         self.prepare(plan, input).await?.start().await
     }
 
-    /// Does everything for a plan that can be done without starting anything. What is prepared is held open, and compared once more as it
-    /// starts.
+    /// Does everything for a plan that can be done without starting it: a process waits behind all its layers, as which the program will
+    /// run. What is prepared is held open, and compared once more as it starts.
     ///
     /// Must be called within a tokio runtime that has its I/O and time drivers on.
     ///
@@ -138,15 +139,15 @@ impl SandboxProcessRunner {
         let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
         let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
         let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
+        let given =
+            Given { directory, ends: [stdout_end, stderr_end], program: executable.into_binary(), stdin, walls };
+        let launched = self.inits.launch(&order, &given.fds()).map_err(failed)?;
         Ok(Prepared {
             inits: Arc::clone(&self.inits),
+            launched,
             order,
-            program: executable.into_binary(),
-            directory,
-            walls,
-            stdin,
+            given,
             streams: [stdout, stderr],
-            ends: [stdout_end, stderr_end],
             output,
             wall: shorter.unwrap_or(wall),
             out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
@@ -154,20 +155,40 @@ impl SandboxProcessRunner {
     }
 }
 
-/// A plan of which everything is ready but the process. Dropping it leaves nothing.
+/// A plan of which everything is ready: a process waits for the word to become the program. Dropping this ends it, and leaves nothing.
 #[must_use = "nothing runs before it is started"]
 pub struct Prepared {
     inits: Arc<Inits>,
+    launched: Launched,
     order: Order,
-    program: OwnedFd,
-    directory: OwnedFd,
-    walls: Found,
-    stdin: Option<OwnedFd>,
+    given: Given,
     streams: [Stream; 2],
-    ends: [OwnedFd; 2],
     output: mpsc::Receiver<OutputChunk>,
     wall: Duration,
     out_of_time: Ended,
+}
+
+/// What goes along with an order.
+struct Given {
+    directory: OwnedFd,
+    /// The ends into which the process writes.
+    ends: [OwnedFd; 2],
+    program: OwnedFd,
+    walls: Found,
+    stdin: Option<OwnedFd>,
+}
+
+impl Given {
+    /// In the order in which the init takes them.
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let [stdout, stderr] = &self.ends;
+        let mut fds = vec![self.directory.as_fd(), stdout.as_fd(), stderr.as_fd(), self.program.as_fd()];
+        if let Found::Rules(rules) = &self.walls {
+            fds.push(rules.as_fd());
+        }
+        fds.extend(self.stdin.as_ref().map(AsFd::as_fd));
+        fds
+    }
 }
 
 impl std::fmt::Debug for Prepared {
@@ -183,17 +204,17 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { inits, order, program, directory, walls, stdin, streams, ends, output, wall, out_of_time } = self;
-        let [stdout_end, stderr_end] = &ends;
-        let mut fds = vec![directory.as_fd(), stdout_end.as_fd(), stderr_end.as_fd(), program.as_fd()];
-        if let Found::Rules(rules) = &walls {
-            fds.push(rules.as_fd());
-        }
-        fds.extend(stdin.as_ref().map(AsFd::as_fd));
+        let Self { inits, mut launched, order, given, streams, output, wall, out_of_time } = self;
         let (stop, stopped) = watch::channel(None);
         // From here on every step is one that the program waits for.
-        let Launched { init, control, orders, unsent } = inits.launch(&order, &fds).map_err(failed)?;
+        if !launched.go() {
+            // Somebody killed it while it waited. Without the word nothing can have begun, so another one may.
+            launched = inits.launch(&order, &given.fds()).map_err(failed)?;
+            launched.go();
+        }
+        let Launched { init, control, orders, unsent } = launched;
         let [stdout, stderr] = streams;
+        let Given { ends, walls, .. } = given;
         let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
         let begun = supervision.begin(orders, unsent).await;
         // Off the runtime: starting a process takes a while.
@@ -264,15 +285,31 @@ struct Launched {
     init: Init,
     control: std::os::unix::net::UnixStream,
     orders: UnixStream,
-    /// The part of the order that did not fit into the socket yet.
+    /// What did not fit into the socket yet.
     unsent: Vec<u8>,
+}
+
+impl Launched {
+    /// Lets the program start, as soon as all of the order is there. Returns whether there is still somebody to tell.
+    fn go(&mut self) -> bool {
+        // At once if possible, and not by way of the runtime, which may not know yet that the socket can be written to.
+        let told = match self.unsent.is_empty() {
+            true => rustix::net::send(&self.orders, &[protocol::GO], SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            false => Err(Errno::AGAIN),
+        };
+        match told {
+            Err(Errno::AGAIN) => self.unsent.push(protocol::GO),
+            told => return told.is_ok(),
+        }
+        true
+    }
 }
 
 impl Inits {
     /// An init with this order: the one that waits, or else a new one.
     ///
-    /// One that is killed just after it got its order is reported as lost and not replaced: the program may have begun, and nothing
-    /// runs twice.
+    /// One that is killed just after it was told to go is reported as lost and not replaced: the program may have begun, and nothing runs
+    /// twice.
     fn launch(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Launched> {
         while let Some(Idle { init, control, orders }) = self.next_idle() {
             // The runtime knows of the socket before anything can come out of it.

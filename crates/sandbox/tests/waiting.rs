@@ -1,4 +1,4 @@
-//! The inits that wait for the next calls: they may be lost, and they are never left behind. One test, as it counts the children of this
+//! The inits that wait for the next calls: they may be lost, also while a program is prepared, and they are never left behind. One test, as it counts the children of this
 //! process.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
@@ -11,33 +11,48 @@ use std::{
 };
 
 use lab::Lab;
-use palyra_sandbox::Ended;
+use palyra_sandbox::{Ended, RunInput};
 use rustix::process::{Pid, Signal};
 
 #[tokio::test]
 async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
     let lab = Lab::new();
     let plan = lab.plan("/bin/true", &[]);
+    let once = lab.shell("echo once >> done");
     let descriptors = descriptors();
     for round in 0..100 {
         if round % 25 == 0 {
-            until(|| {
-                // More than once, as another may just be starting.
-                for init in inits() {
-                    let _ = rustix::process::kill_process(init, Signal::KILL);
-                }
-                children().all(|stat| stat.contains(") Z "))
-            })
-            .await;
+            kill_all().await;
+        }
+        if round % 10 == 0 {
+            drop(lab.runner.prepare(&once, RunInput::default()).await.unwrap());
+        }
+        if round % 20 == 0 {
+            let prepared = lab.runner.prepare(&once, RunInput::default()).await.unwrap();
+            kill_all().await;
+            // It was not told to go yet, so another may be.
+            assert_eq!(prepared.start().await.unwrap().outcome().await.ended, Ended::Exited(0));
         }
         // Two at once also see at once to it that others wait.
         let (one, other) = tokio::join!(lab.run(&plan), lab.run(&plan));
         assert_eq!((one.ended, other.ended), (Ended::Exited(0), Ended::Exited(0)));
     }
+    assert_eq!(fs::read_to_string(lab.workspace().join("done")).unwrap().lines().count(), 5);
     until(|| inits().len() == lab::WAITING).await;
     until(|| self::descriptors() <= descriptors + 2).await;
     drop(lab);
     until(|| inits().is_empty()).await;
+}
+
+async fn kill_all() {
+    until(|| {
+        // More than once, as another may just be starting.
+        for init in inits() {
+            let _ = rustix::process::kill_process(init, Signal::KILL);
+        }
+        children().all(|stat| stat.contains(") Z "))
+    })
+    .await;
 }
 
 async fn until(condition: impl Fn() -> bool) {
