@@ -33,13 +33,12 @@ use crate::{
     gate::{Cancel, Inner, Settings, internal},
     output::Output,
     permit::{Approver, CallFacts, Permit},
-    plan::{Machine, Plan, Unfit, candidates},
+    plan::Plan,
     posture,
     proposal::ToolProposal,
     question::Ear,
     refusal::Refusal,
     tool::{self, Intent, ToolDefinition},
-    tools::CallError,
     workspace::Workspace,
 };
 
@@ -248,12 +247,12 @@ impl Inner {
             None => None,
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
-        let reading = self.understand(&proposal, workspace.clone(), Arc::clone(&settings)).await?;
-        // Done while another thread reads the arguments.
+        let reading = self.read(&proposal, workspace.clone(), Arc::clone(&settings)).await;
+        // Another thread may be reading the arguments meanwhile.
         let run = self.run_of(&proposal).await?;
         let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let postures = self.store.postures(proposal.tool.clone()).await?;
-        let (intent, plans, unfit) = reading.await.map_err(internal)?.map_err(Refusal::Call)?;
+        let (intent, plans, unfit) = reading.understood().await?;
         if plans.is_empty() {
             return Err(Refusal::NoPlan(unfit));
         }
@@ -300,32 +299,6 @@ impl Inner {
             return Err(Refusal::ForeignRun(proposal.run, proposal.principal.to_string()));
         }
         Ok(row)
-    }
-
-    /// Reads the arguments into what would be done, and works out the ways to do it. That looks at files and may digest large ones, so it
-    /// does not hold up other calls; and it takes turns, so that a flood of proposals does not take every thread.
-    async fn understand(
-        self: &Arc<Self>,
-        proposal: &ToolProposal,
-        workspace: Option<Arc<Workspace>>,
-        settings: Arc<Settings>,
-    ) -> Result<Reading, Refusal> {
-        let turn = self.admission.reading(&proposal.principal).await;
-        let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
-        Ok(tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            let place = tool::Place { workspace: workspace.as_deref(), programs: &settings.programs };
-            let intent = inner.registry.intend(&tool, &args, &place)?;
-            let machine = Machine {
-                config: &settings.config.sandbox,
-                runner: &inner.runner,
-                tiers: inner.tiers(),
-                state_directory: &inner.state_directory,
-                environment: &inner.environment,
-            };
-            let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
-            Ok((intent, plans, unfit))
-        }))
     }
 
     /// The records that every call begins with: what was proposed, and what policy says.
@@ -587,9 +560,6 @@ impl Recorded {
         Ok(Self { text: RawValue::from_string(text).map_err(internal)?, digest })
     }
 }
-
-/// Another thread that reads the arguments of a call into what would be done, and works out the ways to do it.
-type Reading = tokio::task::JoinHandle<Result<(Intent, Vec<Plan>, Vec<Unfit>), CallError>>;
 
 /// The body of `tool.decided` for a call that policy was asked about.
 #[derive(Serialize)]

@@ -39,6 +39,7 @@ pub mod plan;
 pub mod posture;
 pub mod proposal;
 mod question;
+mod reading;
 pub mod recover;
 pub mod refusal;
 pub mod risk;

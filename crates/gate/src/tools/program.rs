@@ -63,7 +63,8 @@ impl Program {
     }
 
     fn pin(path: AbsolutePath, real: AbsolutePath, workspace: &Workspace) -> Result<Self, IntendError> {
-        let sha256 = if is_anybodys(&real, workspace) || is_changeable(Path::new(path.as_str())) {
+        let is_changeable = is_anybodys(&real, workspace) || (path != real && is_changeable(Path::new(path.as_str())));
+        let sha256 = if is_changeable {
             let digest = digest_of_file(&real, LARGEST_PROGRAM)?;
             Some(digest.ok_or(IntendError::ProgramTooLarge { path: real.clone(), limit: LARGEST_PROGRAM })?)
         } else {

@@ -1,0 +1,79 @@
+//! Reads the arguments of a proposal into what would be done, and works out the ways to do it.
+//!
+//! Guarantees: this looks at files, and may digest large ones, without holding up other calls; it takes turns, so that a flood of proposals
+//! does not take every thread; a failure in it is an error of this call alone. Changes nothing.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::{JoinHandle, block_in_place, spawn_blocking},
+};
+
+use crate::{
+    gate::{Inner, Settings, internal},
+    plan::{Machine, Plan, Unfit, candidates},
+    proposal::ToolProposal,
+    refusal::Refusal,
+    tool::{Intent, Place},
+    tools::CallError,
+    workspace::Workspace,
+};
+
+/// What a proposal means: what would be done, how it could be, and how not.
+pub(crate) type Understood = (Intent, Vec<Plan>, Vec<Unfit>);
+
+/// A proposal that is being read.
+pub(crate) enum Reading {
+    /// By whoever wants to know, as soon as they do. Nobody has to wake up for that.
+    Here(Box<dyn FnOnce() -> Result<Understood, CallError> + Send>),
+    /// By another thread, where there is only one that conducts calls.
+    Elsewhere(JoinHandle<Result<Understood, CallError>>),
+}
+
+impl Reading {
+    /// What it means.
+    pub(crate) async fn understood(self) -> Result<Understood, Refusal> {
+        let understood = match self {
+            // The other calls of this thread go on in another one, if they have to.
+            Self::Here(read) => block_in_place(|| catch_unwind(AssertUnwindSafe(read)))
+                .map_err(|_| internal("reading the proposal failed"))?,
+            Self::Elsewhere(reading) => reading.await.map_err(internal)?,
+        };
+        understood.map_err(Refusal::Call)
+    }
+}
+
+impl Inner {
+    /// Begins to read a proposal, once it is its turn.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        proposal: &ToolProposal,
+        workspace: Option<Arc<Workspace>>,
+        settings: Arc<Settings>,
+    ) -> Reading {
+        let turn = self.admission.reading(&proposal.principal).await;
+        let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
+        let read = move || {
+            let _turn = turn;
+            let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
+            let intent = inner.registry.intend(&tool, &args, &place)?;
+            let machine = Machine {
+                config: &settings.config.sandbox,
+                runner: &inner.runner,
+                tiers: inner.tiers(),
+                state_directory: &inner.state_directory,
+                environment: &inner.environment,
+            };
+            let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
+            Ok((intent, plans, unfit))
+        };
+        match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => Reading::Here(Box::new(read)),
+            _ => Reading::Elsewhere(spawn_blocking(read)),
+        }
+    }
+}
