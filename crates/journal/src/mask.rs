@@ -54,10 +54,7 @@ struct Shape {
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let shape = |&(kind, _, pattern): &(&str, &[&str], &str)| {
         // A pattern may capture what stands around the secret and stays: `${a}` before it, `${z}` behind it.
-        Some(Shape {
-            pattern: Regex::new(&ascii_boundaries(pattern)).ok()?,
-            mask: format!("${{a}}[masked {kind}]${{z}}"),
-        })
+        Some(Shape { pattern: Regex::new(&boundaries(pattern)).ok()?, mask: format!("${{e}}${{a}}[masked {kind}]${{z}}") })
     };
     let each = PATTERNS.iter().map(shape).collect::<Option<_>>()?;
     let (hints, hinted): (Vec<&str>, _) = PATTERNS
@@ -70,13 +67,20 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
 });
 
 /// Tokens are ASCII. A boundary that knows all alphabets makes the search many times slower as soon as a text holds any other letter, and
-/// hides a token that such a letter stands before.
-fn ascii_boundaries(pattern: &str) -> String {
-    pattern.replace(r"\b", r"(?-u:\b)")
+/// hides a token that such a letter stands before. So does the letter that an escape ends in, which is why a token may begin behind one.
+fn boundaries(pattern: &str) -> String {
+    let ascii = |pattern: &str| pattern.replace(r"\b", r"(?-u:\b)");
+    match pattern.strip_prefix(r"\b") {
+        Some(rest) => format!("(?:(?P<e>{ESCAPE})|{}){}", ascii(r"\b"), ascii(rest)),
+        None => ascii(pattern),
+    }
 }
 
+/// What ends in a letter and is no part of a word: an escape of JSON, and a colour of a terminal.
+const ESCAPE: &str = r"(?:\\u001[bB]|\x1b)\[[0-9;]*[A-Za-z]|\\[bfnrt]|\\u[0-9A-Fa-f]{4}";
+
 /// What a thing is, the hints one of which is in everything that looks like it, and how it looks. In JSON a newline is the two characters
-/// `\n`.
+/// `\n`. A word begins at a `\b` at the beginning of a pattern.
 const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "private key",
@@ -94,14 +98,14 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "github token",
         &["gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_"],
-        r"\bgh[opsur]_[A-Za-z0-9]{20,255}|\bgithub_pat_[A-Za-z0-9_]{20,255}",
+        r"\b(gh[opsur]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255})",
     ),
     (
         "gitlab token",
         &["glpat-", "gldt-", "glrt-", "gloas-", "glptt-", "glcbt-", "glft-", "glsoat-"],
         r"\bgl(pat|dt|rt|oas|ptt|cbt|ft|soat)-[A-Za-z0-9_.-]{20,}",
     ),
-    ("slack token", &["xox", "xapp-"], r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}"),
+    ("slack token", &["xox", "xapp-"], r"\b(xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{10,})"),
     ("slack webhook", &["hooks.slack.com/services/"], r"(?P<a>hooks\.slack\.com/services/)[A-Za-z0-9/_-]{20,}"),
     ("anthropic key", &["sk-ant-"], r"\bsk-ant-[A-Za-z0-9_-]{20,}"),
     ("openai key", &["sk-"], r"\bsk-(proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
@@ -120,9 +124,9 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "credential",
         &["authorization"],
-        r"(?i)(?P<a>\bauthorization[\\]?[\x22']?\s*[:=]\s*[\\]?[\x22']?(bearer|basic|token)\s+)[A-Za-z0-9._~+/=-]{8,}",
+        r"\b(?i)(?P<a>authorization[\\]?[\x22']?\s*[:=]\s*[\\]?[\x22']?(bearer|basic|token)\s+)[A-Za-z0-9._~+/=-]{8,}",
     ),
-    ("password", &["@"], r"(?P<a>\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'\\]{0,100}:)[^\s/@\x22'\\]{3,200}(?P<z>@)"),
+    ("password", &["@"], r"\b(?P<a>[a-z][a-z0-9+.-]{1,20}://[^\s/:@\x22'\\]{0,100}:)[^\s/@\x22'\\]{3,200}(?P<z>@)"),
 ];
 
 #[cfg(test)]
@@ -206,6 +210,19 @@ mod tests {
         assert_eq!(value["args"][1], "[masked github token]");
         assert_eq!(value["args"][2], "[masked private key]\n");
         assert!(!value.to_string().contains(&secret));
+    }
+
+    #[test]
+    fn a_token_at_the_beginning_of_a_line_of_a_json_string_is_masked() {
+        for before in ["a\n", "a\r\n", "\t", "\u{b}", "\u{1b}[32m", "\u{1b}[1;31m", "a\\n", "C:\\"] {
+            for (token, expected) in samples() {
+                // What holds escapes already is JSON itself.
+                let token = token.replace("\\n", "\n");
+                let text = serde_json::to_string(&format!("{before}{token}\nb")).unwrap();
+                let read: String = serde_json::from_str(&masked(text)).unwrap();
+                assert_eq!(read, format!("{before}{expected}\nb"));
+            }
+        }
     }
 
     #[test]
