@@ -148,6 +148,22 @@ async fn no_wildcard_is_given_to_what_runs_what_it_is_handed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_of_a_standing_approval_holds_no_token_and_it_covers_what_it_did() {
+    let token = "ghp_".to_owned() + &"a1".repeat(18);
+    for pattern in [Pattern::Exact, Pattern::Trailing { fixed: 1 }] {
+        let lab = Lab::new().await;
+        let echo = || lab.call("process.run", json!({ "command": ["echo", token], "env": { "TOKEN": token } }));
+        lab.approved(echo(), DecisionScope::Session { pattern }).await.unwrap();
+        let kept = lab.journal.grants().await.unwrap().remove(0).document;
+        assert!(!kept.contains(&token) && kept.contains("[masked github token]"), "{kept}");
+        let again = lab.gate.run(echo()).await.unwrap();
+        assert!(again.receipt.attestation.approver.is_some());
+        let _asks = lab.propose(lab.command(["echo", &token]));
+        lab.asked(1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_grant_does_not_outlive_what_policy_allows() {
     let lab = Lab::new().await;
     lab.approved(lab.command(["echo", "x"]), SESSION).await.unwrap();

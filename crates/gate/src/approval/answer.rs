@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use palyra_journal::{
     CommitError, NewRecord, RecordKind,
+    mask::masked,
     state::{ApprovalRow, ApprovalState, CallState, Change, Conflict, GrantRow},
     store::ApprovalQuery,
 };
@@ -279,7 +280,8 @@ impl Inner {
         let grant = GrantDocument {
             by: by.principal.clone(),
             scope,
-            covers: cover.shown(&prompt.summary),
+            // It stays as long as it covers anything, and is read by whoever may see what stands.
+            covers: masked(cover.shown(prompt)),
             workspace: prompt.workspace.clone(),
             on_behalf_of: prompt.on_behalf_of.clone(),
             definition: document.definition,
@@ -384,7 +386,7 @@ pub fn apply_tool_approval_outcome(
 /// # Errors
 /// When the pattern cannot be given for this call.
 pub fn shown_cover(prompt: &PendingToolApproval, pattern: Pattern) -> Result<String, PatternError> {
-    Cover::of(pattern, &prompt.work, prompt.digest).map(|cover| cover.shown(&prompt.summary))
+    Cover::of(pattern, &prompt.work, prompt.digest).map(|cover| cover.shown(prompt))
 }
 
 fn cover(document: &ApprovalDocument, pattern: Pattern) -> Result<Cover, PatternError> {

@@ -8,13 +8,13 @@ use palyra_journal::state::GrantRow;
 use palyra_types::{
     AbsolutePath, Clock, Principal, Sha256Digest, Timestamp, WorkspaceName,
     id::ApprovalId,
+    json::digest_of,
     process::{is_interpreter, is_launcher},
     visible::visible,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
-use super::record::{DecisionScope, Pattern};
+use super::record::{DecisionScope, Pattern, PendingToolApproval};
 use crate::{
     action::CallAction,
     deadline::Deadline,
@@ -40,6 +40,7 @@ pub struct CachedApproval {
 pub(crate) struct GrantDocument {
     pub(crate) by: Principal,
     pub(crate) scope: DecisionScope,
+    /// In words, without tokens.
     pub(crate) covers: String,
     pub(crate) workspace: Option<WorkspaceName>,
     /// The user that the call was made for. Whoever may not approve their own calls must not get by with what was given for another's.
@@ -63,10 +64,10 @@ pub(crate) enum Cover {
         #[serde(default)]
         leads_to: Option<AbsolutePath>,
         program_sha256: Option<Sha256Digest>,
-        argv0: String,
-        args: Vec<String>,
         cwd: AbsolutePath,
-        env: BTreeMap<String, String>,
+        fixed: usize,
+        /// The digest of the first arguments and the variables, which may hold tokens.
+        words: Sha256Digest,
     },
 }
 
@@ -136,48 +137,50 @@ impl Cover {
         if work.stdin_sha256.is_some() {
             return Err(PatternError::Stdin);
         }
-        let args = work.args.get(..fixed).ok_or(PatternError::TooFewArguments { given: work.args.len(), fixed })?;
+        let words = words(work, fixed).ok_or(PatternError::TooFewArguments { given: work.args.len(), fixed })?;
         Ok(Self::Trailing {
             program: work.program.clone(),
             leads_to: work.leads_to.clone(),
             program_sha256: work.program_sha256,
-            argv0: work.argv0.clone(),
-            args: args.to_vec(),
             cwd: work.cwd.clone(),
-            env: work.env.clone(),
+            fixed,
+            words,
         })
     }
 
-    /// What it covers in words, to be shown before it is given.
-    pub(crate) fn shown(&self, summary: &str) -> String {
-        match self {
-            Self::Exact { .. } => format!("exactly: {summary}"),
-            Self::Trailing { program, args, .. } => {
-                let process =
-                    palyra_types::Process { program: program.clone(), leads_to: None, args: args.clone(), cwd: None };
+    /// What it covers in words, to be shown before it is given for this.
+    pub(crate) fn shown(&self, prompt: &PendingToolApproval) -> String {
+        match (self, &prompt.work) {
+            (Self::Trailing { program, fixed, .. }, Work::Process(work)) => {
+                let (program, args) = (program.clone(), work.args.iter().take(*fixed).cloned().collect());
+                let process = palyra_types::Process { program, leads_to: None, args, cwd: None };
                 format!("{} … with any further arguments", visible(&process.command()))
             }
+            _ => format!("exactly: {}", prompt.summary),
         }
     }
 
     fn covers(&self, call: &Covered<'_>) -> bool {
         match (self, call.work) {
             (Self::Exact { intent }, _) => *intent == call.action.intent,
-            (Self::Trailing { program, leads_to, program_sha256, argv0, args, cwd, env }, Work::Process(work)) => {
+            (Self::Trailing { program, leads_to, program_sha256, cwd, fixed, words: known }, Work::Process(work)) => {
                 // SECURITY: a program that runs what it is handed is never covered, even if it became one since.
                 !runs_what_it_is_handed(work)
                     && work.stdin_sha256.is_none()
                     && *program == work.program
                     && *leads_to == work.leads_to
                     && *program_sha256 == work.program_sha256
-                    && *argv0 == work.argv0
-                    && work.args.starts_with(args)
                     && *cwd == work.cwd
-                    && *env == work.env
+                    && words(work, *fixed) == Some(*known)
             }
             (Self::Trailing { .. }, Work::Files(_) | Work::Report { .. }) => false,
         }
     }
+}
+
+/// The digest of the words that a wildcard fixes, if there are so many.
+fn words(work: &ProcessWork, fixed: usize) -> Option<Sha256Digest> {
+    digest_of(&(&work.argv0, work.args.get(..fixed)?, &work.env)).ok()
 }
 
 /// Whether both are nobody, or the same. Roles come and go, and do not count.
