@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use palyra_gate::{DecisionScope, Ending, approval::record::Pattern};
 use palyra_journal::{
@@ -43,6 +43,24 @@ async fn a_question_that_was_refused_and_written_is_withdrawn() {
     assert_eq!(lab.journal.approval_state(question).await.unwrap(), Some(ApprovalState::Cancelled));
     lab.approve(question, DecisionScope::Once).await.unwrap_err();
     assert_eq!((lab.read("marker"), lab.used(lab.run).await), (None, Charge::default()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_stops_while_it_tidies_up_leaves_what_was_accepted_to_the_next() {
+    let (lab, faults) = lab(None).await;
+    faults.lie_about_commit(|transaction| has(transaction, RecordKind::ApprovalRequested));
+    lab.gate.submit(lab.command(["touch", "refused"])).await.err().unwrap();
+    let accepted = lab.gate.submit(lab.command(["touch", "accepted"])).await.unwrap();
+    let hold = faults.hold(|transaction| has(transaction, RecordKind::ApprovalResolved));
+    the_outage_ends(&lab).await;
+    hold.reached().await;
+    assert_eq!(lab.gate.stop(Duration::from_secs(20)).await, 0);
+    hold.release();
+    until(|| async { lab.journal.calls_in(CallState::Waiting).await.unwrap().len() == 1 }).await;
+    // It looks a few times.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let question = lab.journal.approval_of(accepted.call).await.unwrap().unwrap();
+    assert_eq!(question.state, ApprovalState::Pending);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -233,8 +233,6 @@ impl Gate {
     /// after this long. Says how many calls were left. Calls that were accepted and wait for their answer wait for the next daemon.
     pub async fn stop(&self, patience: Duration) -> usize {
         self.inner.stopping.store(true, Ordering::SeqCst);
-        // What is left from here on is the next daemon's.
-        self.inner.in_order.store(false, Ordering::SeqCst);
         let all_left = async {
             loop {
                 let left = self.inner.left.notified();
@@ -396,6 +394,11 @@ impl Inner {
     /// The latest time that is known to have been.
     pub(crate) fn recorded(&self) -> Timestamp {
         Timestamp::from_unix_millis(self.recorded.load(Ordering::Relaxed))
+    }
+
+    /// Whether what nobody conducts is this daemon's to tidy up: not what an earlier one left, nor what is left to the next.
+    pub(crate) fn owns_what_is_left(&self) -> bool {
+        self.in_order.load(Ordering::SeqCst) && !self.stopping.load(Ordering::SeqCst)
     }
 
     /// Writes at once; what is returned is done when that is durable.

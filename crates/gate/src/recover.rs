@@ -86,15 +86,16 @@ impl Gate {
 
     /// Ends calls that nobody conducts, though this daemon is alive.
     async fn tidy(&self) -> Result<(), Refusal> {
-        if !self.inner.in_order.load(Ordering::SeqCst) {
-            return Ok(());
-        }
         let node = self.inner.store.node();
         for state in [CallState::Started, CallState::Waiting] {
             for row in self.inner.store.calls_in(state).await? {
                 // Asked last: a call that is under way may have come to its end since the list was made, and is in another state then.
                 if row.node != node || self.conducts(row.call) {
                     continue;
+                }
+                // And this after it: whoever leaves because the daemon stops leaves its call to the next one.
+                if !self.inner.owns_what_is_left() {
+                    return Ok(());
                 }
                 let asked = self.inner.store.approval_of(row.call).await?;
                 match (state, asked) {
