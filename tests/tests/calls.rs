@@ -16,7 +16,7 @@ use std::{
 use palyra_gate::{DecisionScope, Ending, Output, Refusal};
 use palyra_journal::{RecordKind, state::Charge};
 use palyra_tests::{Lab, Plan, text, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const CONTAINED: [RecordKind; 4] =
     [RecordKind::ToolProposed, RecordKind::ToolDecided, RecordKind::ToolStarted, RecordKind::ToolAttested];
@@ -33,7 +33,7 @@ async fn a_read_inside_the_workspace_runs_at_once_and_has_a_signed_receipt() {
     let attested = done.receipt.attestation;
     assert_eq!((attested.ending, attested.approver, attested.tier), (Ending::Completed, None, None));
     let opened = lab.gate.store().key().public().open(&done.receipt.note).unwrap();
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&opened).unwrap()["call"], id.to_string());
+    assert_eq!(serde_json::from_str::<Value>(&opened).unwrap()["call"], id.to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,6 +135,27 @@ async fn a_running_call_whose_caller_is_gone_is_stopped_and_attested() {
     assert!(begun.elapsed() < Duration::from_secs(5));
     let attested = lab.attested(id).await;
     assert_eq!((&attested["ending"], &attested["detail"]), (&json!("cancelled"), &json!("its caller is gone")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_in_output_that_is_no_text_reaches_the_caller_and_not_the_journal() {
+    let lab = Plan::default().policies(ALLOW_ALL).open().await;
+    let token = "ghp_".to_owned() + &"a1".repeat(18);
+    fs::write(lab.workspace().join("secret"), [b"\xff ".as_slice(), token.as_bytes()].concat()).unwrap();
+    for (call, place) in [
+        (lab.command(["cat", "secret"]), "/output/stdout/data"),
+        (lab.call("fs.read", json!({ "path": "secret" })), "/output/value/content"),
+    ] {
+        let id = call.call;
+        let done = serde_json::to_value(lab.gate.run(call).await.unwrap()).unwrap();
+        let records = lab.records().await;
+        let kept = records.iter().rfind(|one| one.record.subject().call == Some(id)).unwrap();
+        let kept: Value = serde_json::from_str(kept.body.as_ref().unwrap()).unwrap();
+        let [done, kept] = [&done, &kept].map(|told| told.pointer(place).unwrap().as_str().unwrap());
+        // In base 64: what the file holds, and the same with `[masked github token]`.
+        let told = "/yBnaHBfYTFhMWExYTFhMWExYTFhMWExYTFhMWExYTFhMWExYTFhMWEx";
+        assert_eq!((done, kept), (told, "/yBbbWFza2VkIGdpdGh1YiB0b2tlbl0="));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ use crate::{
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
     gate::{Cancel, Inner, Settings, internal},
-    output::Output,
+    output::Kept,
     permit::{Approver, CallFacts, Permit},
     plan::Plan,
     posture,
@@ -491,7 +491,7 @@ impl Inner {
             output_bytes: executed.output.length().min(facts.reserved.output_bytes),
         };
         let proposal = &facts.proposal;
-        let body = Attested { note: &note, output: &executed.output };
+        let body = Attested { note: &note, output: Kept(&executed.output) };
         let changes = vec![
             Change::MoveCall { call: proposal.call, from: CallState::Started, to: CallState::Ended },
             Change::Settle { run: proposal.run, reserved: facts.reserved, used },
@@ -592,7 +592,7 @@ struct Started<'a> {
 #[derive(Serialize)]
 struct Attested<'a> {
     note: &'a str,
-    output: &'a Output,
+    output: Kept<'a>,
 }
 
 /// How often a call looks again at what is left of its run's budget.

@@ -1,6 +1,7 @@
 //! What came out of a call, byte for byte as far as it is kept.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use palyra_journal::mask::masked_bytes;
 use palyra_sandbox::{Captured, Ended, Outcome};
 use palyra_types::Sha256Digest;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -113,7 +114,35 @@ impl Output {
     }
 }
 
+/// What comes out of a call as it is kept. Tokens in text are masked with the record that holds it; those in base 64, which hides them
+/// from that, are masked here.
+pub(crate) struct Kept<'a>(pub(crate) &'a Output);
+
+impl Serialize for Kept<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let hidden = match self.0 {
+            Output::Process { stdout, stderr, .. } => !(stdout.is_text() && stderr.is_text()),
+            Output::Value { value } => value.get("encoding").is_some_and(|encoding| encoding == BASE64),
+            Output::Nothing => false,
+        };
+        if !hidden {
+            return self.0.serialize(serializer);
+        }
+        let mut told = serde_json::to_value(self.0).map_err(serde::ser::Error::custom)?;
+        for (place, data) in [("stdout", "data"), ("stderr", "data"), ("value", "content")] {
+            let Some(part) = told.get_mut(place).filter(|part| part["encoding"] == BASE64) else { continue };
+            let bytes = part[data].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+            part[data] = bytes.map(|bytes| BASE64_STANDARD.encode(masked_bytes(&bytes))).into();
+        }
+        told.serialize(serializer)
+    }
+}
+
 impl Bytes {
+    fn is_text(&self) -> bool {
+        std::str::from_utf8(&self.bytes).is_ok()
+    }
+
     fn keep(&mut self, most: u64) {
         self.bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     }
@@ -145,7 +174,7 @@ impl Serialize for Bytes {
                 map.serialize_entry("data", text)?;
             }
             Err(_) => {
-                map.serialize_entry("encoding", "base64")?;
+                map.serialize_entry("encoding", BASE64)?;
                 map.serialize_entry("data", &BASE64_STANDARD.encode(&self.bytes))?;
             }
         }
@@ -154,3 +183,6 @@ impl Serialize for Bytes {
         map.end()
     }
 }
+
+/// How bytes are told that are no text.
+const BASE64: &str = "base64";

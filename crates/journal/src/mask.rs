@@ -33,6 +33,17 @@ pub fn masked(text: String) -> String {
     masked
 }
 
+/// The bytes with every known token shape masked, where they are text.
+#[must_use]
+pub fn masked_bytes(bytes: &[u8]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        all.extend_from_slice(masked(chunk.valid().to_owned()).as_bytes());
+        all.extend_from_slice(chunk.invalid());
+    }
+    all
+}
+
 /// INVARIANT: the patterns below are valid, which a test shows. If they were not, nothing would be kept rather than too much.
 fn withheld() -> String {
     "{\"withheld\":\"the masking patterns could not be loaded\"}".to_owned()
@@ -54,7 +65,10 @@ struct Shape {
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let shape = |&(kind, _, pattern): &(&str, &[&str], &str)| {
         // A pattern may capture what stands around the secret and stays: `${a}` before it, `${z}` behind it.
-        Some(Shape { pattern: Regex::new(&boundaries(pattern)).ok()?, mask: format!("${{e}}${{a}}[masked {kind}]${{z}}") })
+        Some(Shape {
+            pattern: Regex::new(&boundaries(pattern)).ok()?,
+            mask: format!("${{e}}${{a}}[masked {kind}]${{z}}"),
+        })
     };
     let each = PATTERNS.iter().map(shape).collect::<Option<_>>()?;
     let (hints, hinted): (Vec<&str>, _) = PATTERNS
@@ -232,6 +246,12 @@ mod tests {
         {
             assert_eq!(masked(text.to_owned()), text);
         }
+    }
+
+    #[test]
+    fn a_token_among_bytes_that_are_no_text_is_masked_and_they_stay() {
+        let bytes = [b"\xff\xfe=".as_slice(), b"ghp_", &b"a1".repeat(18), b"\xc3"].concat();
+        assert_eq!(masked_bytes(&bytes), b"\xff\xfe=[masked github token]\xc3");
     }
 
     #[test]
