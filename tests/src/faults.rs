@@ -142,6 +142,10 @@ impl JournalStore for FaultyStore {
         self.read("checkpoint", JournalStore::checkpoint)
     }
 
+    fn latest(&self) -> Later<'_, Result<Timestamp, ReadError>> {
+        self.read("latest", JournalStore::latest)
+    }
+
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {
         self.read("call", |journal| journal.call(id))
     }

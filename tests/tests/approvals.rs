@@ -11,8 +11,8 @@
 use std::{sync::Arc, time::Duration};
 
 use palyra_gate::{
-    Answer, AnswerError, Answerer, DecisionScope, Ending, PostureSetting, Refusal, approval::record::Pattern,
-    posture::PostureLayer,
+    Answer, AnswerError, Answerer, DecisionScope, Ending, PostureSetting, Refusal, ToolProposal,
+    approval::record::Pattern, posture::PostureLayer,
 };
 use palyra_journal::{JournalStore, RecordKind, state::ApprovalState, store::ApprovalQuery};
 use palyra_policy::SourceFile;
@@ -214,6 +214,25 @@ async fn time_ends_grants_whatever_is_done_to_the_clock() {
         let scope = DecisionScope::Timeboxed { minutes, pattern: Pattern::Exact };
         assert!(matches!(lab.approve(question.id, scope).await, Err(AnswerError::Timebox { .. })));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_before_the_machine_starts_anew_revives_no_grant() {
+    let start = Timestamp::parse("2026-03-02T09:30:00Z").unwrap();
+    let clock = Arc::new(ManualClock::at(start));
+    let lab = Plan::default().clock(&clock).open().await;
+    let minutes = DecisionScope::Timeboxed { minutes: 10, pattern: Pattern::Exact };
+    lab.approved(lab.command(["echo", "box"]), minutes).await.unwrap();
+    clock.advance(60 * 60_000);
+    lab.open_run(None).await;
+    clock.set_wall(start);
+    // The last record tells the earlier time.
+    lab.open_run(None).await;
+    clock.reboot();
+    let after = lab.crash().await;
+    let call = ToolProposal { session: lab.session, run: lab.run, ..after.command(["echo", "box"]) };
+    let _asks = after.propose(call);
+    after.asked(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use palyra_journal::{
-    Checkpoint, CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
+    CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
     state::{Change, Charge, PostureRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Verdict};
@@ -124,7 +124,7 @@ impl Gate {
     pub async fn open(parts: Parts) -> Result<Self, OpenError> {
         let settings = Settings::new(parts.config, &parts.state_directory)?;
         let runner = SandboxProcessRunner::new(settings.config.egress.allowed())?;
-        let recorded = latest(parts.store.as_ref()).await?;
+        let recorded = parts.store.latest().await?;
         let passed = |(name, _): &(String, String)| settings.config.sandbox.pass_environment.contains(name);
         let environment = parts.environment.into_iter().filter(passed).collect();
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
@@ -560,15 +560,6 @@ impl Drop for LeaveOnDrop {
         self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.call);
         self.inner.left.notify_waiters();
     }
-}
-
-/// The time of the last record.
-async fn latest(store: &dyn JournalStore) -> Result<Timestamp, ReadError> {
-    let note = store.checkpoint().await?;
-    let head = Checkpoint::open(&note, store.key().public()).map_err(|error| ReadError(error.to_string()))?;
-    let last = store.records(head.size.saturating_sub(1), 1).await?;
-    let first = last.first().ok_or_else(|| ReadError("the last record is missing".to_owned()))?;
-    Ok(first.record.time())
 }
 
 pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {

@@ -63,6 +63,9 @@ pub trait JournalStore: Send + Sync {
     /// The latest signed checkpoint of this daemon's chain.
     fn checkpoint(&self) -> Later<'_, Result<String, ReadError>>;
 
+    /// The latest time of any record of this daemon's chain, whatever was done to the clock since.
+    fn latest(&self) -> Later<'_, Result<Timestamp, ReadError>>;
+
     /// One call.
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>>;
 

@@ -2,10 +2,11 @@
 //!
 //! Guarantees: read back from the database it is the one that was signed last, or reading it fails.
 
-use palyra_types::Sha256Digest;
+use palyra_types::{Sha256Digest, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use tlog_tiles::HASH_SIZE;
 
+use super::rows;
 use crate::{
     checkpoint::Checkpoint,
     key::VerifyKey,
@@ -20,12 +21,21 @@ pub(super) struct Head {
     pub(super) tree: Tree,
     /// The hash of the last record.
     pub(super) last: Sha256Digest,
+    /// The latest time of any record.
+    latest: Timestamp,
+    /// The latest time that is kept beside the records, because a later one said an earlier time.
+    noted: Option<Timestamp>,
 }
 
 impl Head {
     /// The end of an empty chain.
     pub(super) fn empty(origin: &str) -> Self {
-        Self { tree: Tree::default(), last: genesis(origin) }
+        Self {
+            tree: Tree::default(),
+            last: genesis(origin),
+            latest: Timestamp::from_unix_millis(i64::MIN),
+            noted: None,
+        }
     }
 
     /// The end of the chain in this database.
@@ -47,13 +57,39 @@ impl Head {
                 "it holds {records} records, and the signed checkpoint says {signed}"
             )));
         }
-        Ok(Self { tree, last })
+        let (latest, noted) = (latest(connection)?, noted(connection)?);
+        Ok(Self { tree, last, latest, noted })
+    }
+
+    /// Heeds the time of a record that is linked. Where the wall clock was set back, what it said before is kept: the last record does not
+    /// tell it any more.
+    pub(super) fn heed(&mut self, connection: &Connection, time: Timestamp) -> rusqlite::Result<()> {
+        let back = self.latest.unix_millis().saturating_sub(time.unix_millis());
+        if back > AT_ONCE && self.noted != Some(self.latest) {
+            let sql = "INSERT OR REPLACE INTO latest (only, time) VALUES (0, ?1)";
+            connection.prepare_cached(sql)?.execute([self.latest.unix_millis()])?;
+            self.noted = Some(self.latest);
+        }
+        self.latest = self.latest.max(time);
+        Ok(())
     }
 
     /// The checkpoint of the chain as it is.
     pub(super) fn checkpoint(&self) -> Checkpoint {
         Checkpoint { size: self.tree.size(), root: self.tree.root() }
     }
+}
+
+/// The latest time of any record.
+pub(super) fn latest(connection: &Connection) -> rusqlite::Result<Timestamp> {
+    let sql = format!("{} ORDER BY seq DESC LIMIT 1", rows::RECORD);
+    let last = rows::one(connection, &sql, [], rows::record)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    Ok(noted(connection)?.map_or(last.record.time(), |noted| noted.max(last.record.time())))
+}
+
+fn noted(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let noted = rows::one(connection, "SELECT time FROM latest WHERE only = 0", [], |row| row.get(0))?;
+    Ok(noted.map(Timestamp::from_unix_millis))
 }
 
 /// Keeps a tile that became full.
@@ -113,3 +149,6 @@ pub(crate) fn digest(bytes: &[u8]) -> Result<Sha256Digest, Trouble> {
     let bytes = bytes.try_into().map_err(|_| Trouble::Damaged("a hash is not 32 bytes long".to_owned()))?;
     Ok(Sha256Digest::from_bytes(bytes))
 }
+
+/// How far the times of records differ, in milliseconds, though nobody set the clock: they are made at once and linked one after the other.
+const AT_ONCE: i64 = 1_000;

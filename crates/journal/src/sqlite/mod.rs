@@ -266,6 +266,10 @@ impl JournalStore for SqliteJournal {
         self.read(|connection| connection.query_row("SELECT note FROM head WHERE only = 0", [], |row| row.get(0)))
     }
 
+    fn latest(&self) -> Later<'_, Result<Timestamp, ReadError>> {
+        self.read(head::latest)
+    }
+
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {
         let sql = format!("{} WHERE call = ?1", rows::CALL);
         self.read(|connection| rows::one(connection, &sql, [id.to_string()], rows::call))

@@ -280,6 +280,7 @@ impl Open {
         });
         kept?;
         self.head.last = hash;
+        self.head.heed(&self.connection, record.time)?;
         let body = record.body.text();
         news.events.push(Event { node: news.node, seq, kind: record.kind, subject: record.subject });
         news.bytes += u64::try_from(row_bytes(&text, Some(body))).unwrap_or(u64::MAX);

@@ -2,6 +2,8 @@
 //!
 //! Guarantees: made by whoever commits, on its own thread; what is left is to give each record its number, its link and its hash.
 
+use palyra_types::Timestamp;
+
 use crate::{
     body::Body,
     record::{Draft, NewRecord, RecordKind, Subject},
@@ -19,6 +21,7 @@ pub(super) struct Ready {
 pub(super) struct ReadyRecord {
     pub(super) kind: RecordKind,
     pub(super) subject: Subject,
+    pub(super) time: Timestamp,
     pub(super) draft: Draft,
     pub(super) body: Body,
 }
@@ -33,7 +36,7 @@ impl From<Transaction> for Ready {
 impl From<NewRecord> for ReadyRecord {
     fn from(new: NewRecord) -> Self {
         let draft = Draft::of(&new);
-        let NewRecord { kind, subject, body, .. } = new;
-        Self { kind, subject, draft, body }
+        let NewRecord { kind, subject, time, body } = new;
+        Self { kind, subject, time, draft, body }
     }
 }

@@ -98,6 +98,10 @@ CREATE TABLE head (
     only INTEGER PRIMARY KEY CHECK (only = 0),
     note TEXT NOT NULL
 ) STRICT;
+CREATE TABLE latest (              -- the latest time of any record, once a later one said an earlier time
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    time INTEGER NOT NULL
+) STRICT;
 CREATE TABLE segments (           -- sealed records, each segment in a file of its own
     first INTEGER PRIMARY KEY,
     last  INTEGER NOT NULL,
