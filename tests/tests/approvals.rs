@@ -236,6 +236,29 @@ async fn a_clock_that_is_set_back_before_the_machine_starts_anew_revives_no_gran
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_time_is_over_is_ended_by_the_next_daemon() {
+    let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-03-02T09:30:00Z").unwrap()));
+    let lab = Plan::default().clock(&clock).open().await;
+    let minutes = |minutes| DecisionScope::Timeboxed { minutes, pattern: Pattern::Exact };
+    for (what, scope) in [("short", minutes(10)), ("long", minutes(60)), ("session", SESSION)] {
+        lab.approved(lab.command(["echo", what]), scope).await.unwrap();
+    }
+    let standing = async || {
+        let after = lab.crash().await;
+        after.gate.recover().await.unwrap();
+        let ended = after.records().await.iter().filter(|one| one.record.kind == RecordKind::GrantEnded).count();
+        (after.journal.grants().await.unwrap().len(), ended)
+    };
+    assert_eq!(standing().await, (3, 0));
+    clock.advance(10 * 60_000);
+    assert_eq!(standing().await, (2, 1));
+    clock.reboot();
+    assert_eq!(standing().await, (1, 2));
+    clock.advance(60 * 60_000);
+    assert_eq!(standing().await, (0, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_nobody_answers_expires() {
     let clock = Arc::new(ManualClock::at(Timestamp::parse("2026-03-02T09:30:00Z").unwrap()));
     let lab = Plan::default().clock(&clock).config("[approvals]\nanswer_within_seconds = 1").open().await;

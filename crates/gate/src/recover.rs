@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::{
-    approval::answer::read,
+    approval::{answer::read, grant::GrantDocument},
     attest::Ending,
     gate::{Gate, Inner, internal},
     question::Question,
@@ -58,6 +58,7 @@ impl Gate {
                 recovered.withdrawn += 1;
             }
         }
+        self.inner.end_grants_that_are_over().await?;
         self.inner.in_order.store(true, Ordering::SeqCst);
         Ok(recovered)
     }
@@ -136,6 +137,24 @@ impl Gate {
 }
 
 impl Inner {
+    /// Ends the standing approvals whose time is over, so that they are erased and pruned like everything that is.
+    async fn end_grants_that_are_over(&self) -> Result<(), Refusal> {
+        for row in self.store.grants().await? {
+            let holds = |document: GrantDocument| document.holds(self.clock.as_ref(), self.recorded());
+            // One that cannot be read covers nothing.
+            if serde_json::from_str(&row.document).is_ok_and(holds) {
+                continue;
+            }
+            let subject = Subject { session: Some(row.session), approval: Some(row.id), ..Subject::default() };
+            let record = self.record(RecordKind::GrantEnded, subject, &json!({ "cause": "its time is over" }))?;
+            match self.commit(vec![record], vec![Change::EndGrant(row.id)]).await {
+                Ok(_) | Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Ends a call that waits for a question that is not there, or is over. It cannot go on, and must not keep the daemon from starting.
     async fn discard(&self, row: &CallRow) -> Result<(), Refusal> {
         let cause = CancelCause::Withdrawn("nothing is left that it could wait for".to_owned());
