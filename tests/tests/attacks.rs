@@ -536,6 +536,25 @@ async fn a_reload_between_the_decision_and_the_question_is_not_missed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recovering_twice_leaves_the_calls_of_this_daemon_alone() {
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_that_are_in_force_count_before_anybody_tells_the_gate_of_them() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let exact = DecisionScope::Session { pattern: Pattern::Exact };
+    lab.approved(lab.command(["touch", "marker"]), exact).await.unwrap();
+    std::fs::remove_file(lab.workspace().join("marker")).unwrap();
+    let engine = Arc::clone(&lab.engine);
+    // Between the decision and the start.
+    faults.fail_reads(move |what| {
+        if what == "grants_for" {
+            engine.reload(&[Preset::Cautious.source(), SourceFile::operator("late.cedar", NO_TOUCH)]).unwrap();
+        }
+        false
+    });
+    let refused = lab.gate.run(lab.command(["touch", "marker"])).await.unwrap_err();
+    assert_eq!((refused.code(), lab.read("marker")), ("denied_by_policy", None));
+}
+
     let lab = Plan::default().policies(ALLOW_ALL).open().await;
     let call = lab.command(["sleep", "1"]);
     let (id, running) = (call.call, lab.propose(call));

@@ -386,7 +386,8 @@ impl Inner {
                 return Err(Refusal::Cancelled(cause).into());
             }
             // What is set from here on counts for the next call.
-            if *self.policies.borrow() != judged.version {
+            let in_force = self.engine.snapshot().digest() == judged.decision.policy_set;
+            if !in_force || *self.policies.borrow() != judged.version {
                 return Err(Hitch::JudgeAgain);
             }
             let started_at = self.clock.now();
