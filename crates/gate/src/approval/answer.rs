@@ -328,7 +328,7 @@ impl Inner {
                 let ended = ApprovalDocument { answer: Some(record.clone()), ..document };
                 Some(over(&serde_json::to_string(&ended).map_err(internal)?))
             }
-            Err(_) => None,
+            Err(_) => Some(over(&row.document)),
         };
         let changes = vec![
             Change::MoveApproval { id: row.id, from: row.state, to, document },
