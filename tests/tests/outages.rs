@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use palyra_gate::{DecisionScope, Ending, approval::record::Pattern};
+use palyra_gate::{AnswerError, DecisionScope, Ending, approval::record::Pattern};
 use palyra_journal::{
     Body, JournalStore, NewRecord, RecordKind, Subject, Transaction,
     state::{ApprovalState, CallState, Charge},
@@ -76,6 +76,18 @@ async fn an_answer_whose_use_was_refused_and_written_is_not_used_again() {
     the_outage_ends(&lab).await;
     until_over(&lab, id).await;
     assert_eq!((lab.attested(id).await["ending"].as_str(), lab.read("marker")), (Some("interrupted"), None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_an_answer_that_is_refused_and_written_is_not_told_that_nothing_runs() {
+    let (lab, faults) = lab(None).await;
+    let running = lab.propose(lab.command(["touch", "marker"]));
+    let question = lab.asked(1).await.remove(0).id;
+    faults.lie_about_commit(|transaction| has(transaction, RecordKind::ApprovalResolved));
+    let refused = lab.approve(question, DecisionScope::Once).await.unwrap_err();
+    assert!(matches!(refused, AnswerError::Unsure(_)), "{refused}");
+    running.await.unwrap().unwrap();
+    assert!(lab.read("marker").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

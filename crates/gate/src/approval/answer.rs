@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use palyra_journal::{
-    CommitError, NewRecord, RecordKind,
+    CommitError, NewRecord, RecordKind, Trouble,
     mask::masked,
     state::{ApprovalRow, ApprovalState, CallState, Change, Conflict, GrantRow},
     store::ApprovalQuery,
@@ -220,6 +220,7 @@ impl Inner {
             Ok(_) => Ok(record),
             Err(CommitError::Conflict(Conflict::Approval(state))) => Err(AnswerError::TooLate(state)),
             Err(error) => Err(Refusal::from(error).into()),
+            Err(CommitError::Unwritable(trouble)) => Err(AnswerError::Unsure(trouble)),
         }
     }
 
@@ -437,6 +438,9 @@ pub enum AnswerError {
         longest: u32,
     },
     /// It could not be recorded or read.
+    /// What was refused may be on disk all the same, and then it counts.
+    #[error("whether the answer counts is not known, because it could not be recorded: {0}")]
+    Unsure(Trouble),
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -457,6 +461,9 @@ impl AnswerError {
             Self::Pattern(_) => "approve it exactly instead".to_owned(),
             Self::Timebox { .. } => "choose another time".to_owned(),
             Self::Refused(refusal) => refusal.advice(),
+            Self::Unsure(_) => {
+                "look at the approval once the journal can be written, and answer again if it is pending".to_owned()
+            }
         }
     }
 }
