@@ -9,7 +9,7 @@ use palyra_gate::{
     posture::PostureLayer,
 };
 use palyra_journal::{
-    JournalStore, RecordKind, Trouble,
+    JournalStore, RecordKind, Selection, Trouble,
     state::{ApprovalState, Charge},
 };
 use palyra_policy::SourceFile;
@@ -202,6 +202,8 @@ async fn what_is_kept_of_a_question_that_is_over_holds_no_token() {
     let after = lab.journal.approval(id).await.unwrap().unwrap();
     assert_eq!((after.state, after.document.contains(&token)), (ApprovalState::Consumed, false));
     assert!(lab.gate.approval(id).await.unwrap().unwrap().1.is_some(), "it can still be shown");
+    lab.journal.erase(Selection::Call(done.receipt.attestation.call), "asked for".to_owned()).await.unwrap();
+    assert_eq!(lab.gate.approval(id).await.unwrap(), None, "until it is erased");
 }
 
 // ---- A disk that is full ---------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ impl Gate {
         Ok(rows.iter().filter_map(|row| read(row).ok()).map(|document| document.prompt).collect())
     }
 
-    /// One question, and its answer if it has one.
+    /// One question, and its answer if it has one. Nothing is left of one that was erased.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -85,7 +85,8 @@ impl Gate {
         &self,
         id: ApprovalId,
     ) -> Result<Option<(PendingToolApproval, Option<ApprovalRecord>)>, Refusal> {
-        let Some(row) = self.inner.store.approval(id).await? else { return Ok(None) };
+        let row = self.inner.store.approval(id).await?.filter(|row| !row.document.is_empty());
+        let Some(row) = row else { return Ok(None) };
         let document = read(&row)?;
         Ok(Some((document.prompt, document.answer)))
     }
@@ -219,8 +220,8 @@ impl Inner {
         match self.commit(vec![told], changes).await {
             Ok(_) => Ok(record),
             Err(CommitError::Conflict(Conflict::Approval(state))) => Err(AnswerError::TooLate(state)),
-            Err(error) => Err(Refusal::from(error).into()),
             Err(CommitError::Unwritable(trouble)) => Err(AnswerError::Unsure(trouble)),
+            Err(error) => Err(Refusal::from(error).into()),
         }
     }
 
@@ -437,10 +438,10 @@ pub enum AnswerError {
         /// How long it can be.
         longest: u32,
     },
-    /// It could not be recorded or read.
     /// What was refused may be on disk all the same, and then it counts.
     #[error("whether the answer counts is not known, because it could not be recorded: {0}")]
     Unsure(Trouble),
+    /// It could not be recorded or read.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -460,10 +461,10 @@ impl AnswerError {
             Self::Presence(_) => "try again with the right PIN".to_owned(),
             Self::Pattern(_) => "approve it exactly instead".to_owned(),
             Self::Timebox { .. } => "choose another time".to_owned(),
-            Self::Refused(refusal) => refusal.advice(),
             Self::Unsure(_) => {
                 "look at the approval once the journal can be written, and answer again if it is pending".to_owned()
             }
+            Self::Refused(refusal) => refusal.advice(),
         }
     }
 }
