@@ -317,6 +317,22 @@ async fn equal_calls_are_answered_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn equal_calls_that_are_answered_together_for_the_session_make_one_grant_to_end() {
+    let lab = Lab::new().await;
+    let calls: Vec<_> = (0..3).map(|_| lab.propose(lab.command(["echo", "same"]))).collect();
+    let first = lab.asked(3).await.remove(0).id;
+    let answered = lab.gate.answer_together(first, &Answer::Approve(SESSION), &owner()).await.unwrap();
+    assert_eq!(answered.len(), 3);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    lab.gate.run(lab.command(["echo", "same"])).await.unwrap();
+    lab.gate.end_grant(first, &owner().principal).await.unwrap();
+    let _asks = lab.propose(lab.command(["echo", "same"]));
+    lab.asked(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn postures_of_layers_combine_as_promised() {
     let lab = Lab::new().await;
     let tool = ToolName::parse("fs.read").unwrap();

@@ -100,7 +100,8 @@ impl Gate {
         self.inner.answer(&row, answer, by).await
     }
 
-    /// Answers a question and all pending ones about exactly the same action, and returns what came of each.
+    /// Answers a question and all pending ones about exactly the same action, and returns what came of each. A standing approval is given
+    /// by the first.
     ///
     /// # Errors
     /// When the answer to the first does not count.
@@ -113,6 +114,9 @@ impl Gate {
         let store = &self.inner.store;
         let row = store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
         let mut answered = vec![self.inner.answer(&row, answer, by).await?];
+        // What stands from here on stands once, so that ending it ends it.
+        let once = Answer::Approve(DecisionScope::Once);
+        let answer = if matches!(answer, Answer::Approve(_)) { &once } else { answer };
         // The first is answered whatever comes of the others. One that somebody else was quicker with, or that cannot be recorded, is as it
         // was.
         for other in store.pending_with(row.digest).await.unwrap_or_default() {
