@@ -25,8 +25,8 @@ pub const GRACE_MS: u64 = 200;
 pub const REPORT_LENGTH: usize = 72;
 
 /// What is to be run. The working directory, standard output, standard error, the program's file and, if given, Landlock's rules
-/// and standard input travel beside it as descriptors, in this order. An order without descriptors asks for a rehearsal that sets
-/// every layer up and runs nothing.
+/// and standard input travel beside it as descriptors, in this order. An order without arguments and descriptors asks for a rehearsal
+/// that sets every layer up and runs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
     /// The arguments, the program's own name first.

@@ -4,10 +4,19 @@
 
 mod lab;
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use lab::{Held, Lab};
+use lab::{Held, Lab, absolute};
 use palyra_sandbox::{Ended, SandboxProcessRunErrorKind as Kind};
+use rustix::process::{Resource, Rlimit};
 use tokio::{sync::Mutex, time::timeout};
 
 /// Every test takes it: which init waits for whom cannot be told while another test has one, too.
@@ -44,4 +53,38 @@ async fn giving_up_on_a_start_leaves_nothing() {
     assert!(timeout(Duration::from_millis(200), lab.start(&plan)).await.is_err());
     held.one_is_gone().await;
     assert_eq!(lab.processes(), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_program_that_gets_lost_on_the_way_is_not_reported_as_run() {
+    let _alone = ALONE.lock().await;
+    let lab = Lab::new();
+    let mut plan = lab.plan("/bin/touch", &["ran"]);
+    plan.hidden = vec![absolute(&lab.outside().join("hidden"))];
+    let all = rustix::process::getrlimit(Resource::Nofile);
+    for round in 0..60 {
+        let tools = lab::next_tools().await;
+        // A new neighbour, so that no rules of an earlier call come along.
+        fs::write(lab.outside().join(round.to_string()), "").unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        // The descriptors of the order find no room, or some of them, and what comes after the order does.
+        let squeeze = thread::spawn({
+            let over = Arc::clone(&over);
+            move || {
+                for room in (3..16).cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+                    for current in [Some(room), all.current] {
+                        let limit = Rlimit { current, ..all };
+                        for &tool in &tools {
+                            let _ = rustix::process::prlimit(Some(tool), Resource::Nofile, limit);
+                        }
+                    }
+                }
+            }
+        });
+        let ended = lab.try_run(&plan).await;
+        over.store(true, Ordering::Relaxed);
+        squeeze.join().unwrap();
+        let ran = fs::remove_file(lab.workspace().join("ran")).is_ok();
+        assert!(ran || !ended.as_ref().is_ok_and(|outcome| outcome.ended == Ended::Exited(0)), "{round}: {ended:?}");
+    }
 }

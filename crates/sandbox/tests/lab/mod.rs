@@ -171,15 +171,7 @@ pub struct Held(Vec<Pid>);
 impl Held {
     /// Sends the processes to sleep that wait for the next orders, as soon as all are there.
     pub async fn the_next_tools() -> Self {
-        let mut held = Vec::new();
-        within_reason(|| {
-            // Those of an earlier call or test may still be about to end.
-            let inits = inits_of(&[std::process::id()]);
-            held = inits_of(&inits);
-            (inits.len(), held.len()) == (WAITING, WAITING)
-        })
-        .await;
-        let held: Vec<Pid> = held.iter().map(|&id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect();
+        let held = next_tools().await;
         held.iter().for_each(|&process| rustix::process::kill_process(process, Signal::STOP).unwrap());
         Self(held)
     }
@@ -198,6 +190,19 @@ impl Drop for Held {
             let _ = rustix::process::kill_process(*process, Signal::CONT);
         }
     }
+}
+
+/// The processes that wait for the next orders, as soon as all are there.
+pub async fn next_tools() -> Vec<Pid> {
+    let mut tools = Vec::new();
+    within_reason(|| {
+        // Those of an earlier call or test may still be about to end.
+        let inits = inits_of(&[std::process::id()]);
+        tools = inits_of(&inits);
+        (inits.len(), tools.len()) == (WAITING, WAITING)
+    })
+    .await;
+    tools.iter().map(|&id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect()
 }
 
 async fn within_reason(mut condition: impl FnMut() -> bool) {
