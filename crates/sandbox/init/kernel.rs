@@ -41,6 +41,7 @@ extern "C" fn entry() -> ! {
 
 #[panic_handler]
 fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
+    crate::tree::leave_nothing();
     exit(101)
 }
 
@@ -253,15 +254,17 @@ pub enum Again {
     Always,
 }
 
-/// Which descriptors are readable or closed by the other side, after at most this long, or whenever that may be.
+/// Which descriptors are readable or closed by the other side, or may be, after at most this long, or whenever that may be.
 pub fn poll<const N: usize>(fds: [i32; N], longest: Option<Duration>) -> [bool; N] {
     const POLLIN: i16 = 1;
     let mut polled = fds.map(|fd| PollFd { fd, events: POLLIN, revents: 0 });
     let longest = longest.map(|longest| [longest.as_secs(), u64::from(longest.subsec_nanos())]);
     let timeout = longest.as_ref().map_or(0, |longest| at(longest.as_ptr()));
     // SAFETY: the array has N entries and lives through the call, as the time does; negative descriptors are skipped.
-    let _ = unsafe { call(Number::Ppoll, [at(polled.as_mut_ptr()), N, timeout]) };
-    polled.map(|entry| entry.revents != 0)
+    let answer = unsafe { call(Number::Ppoll, [at(polled.as_mut_ptr()), N, timeout]) };
+    // A kernel that does not say, as for too many descriptors, must not leave the caller waiting for ever.
+    let unknown = answer.is_err_and(|errno| errno != Errno(EINTR));
+    polled.map(|entry| unknown || entry.revents != 0)
 }
 
 // ---- Descriptors ---------------------------------------------------------------------------------------------------------
@@ -276,10 +279,10 @@ pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Reads from the beginning of a file, wherever its position is.
-pub fn read_start(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+/// Reads from this place in a file, wherever its position is.
+pub fn read_at(fd: i32, place: usize, buffer: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the kernel writes at most the buffer's length.
-    unsafe { call(Number::Pread64, [number(fd), at(buffer.as_mut_ptr()), buffer.len()]) }
+    unsafe { call(Number::Pread64, [number(fd), at(buffer.as_mut_ptr()), buffer.len(), place]) }
 }
 
 /// Writes everything, or fails. A closed socket or pipe is an error here: the init has SIGPIPE blocked.

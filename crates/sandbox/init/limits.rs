@@ -100,7 +100,7 @@ impl TaskCount {
     /// The second number of the fourth field of `/proc/loadavg`.
     pub fn read(&self) -> Option<u64> {
         let mut text = [0; 64];
-        let read = kernel::read_start(self.file, &mut text).ok()?;
+        let read = kernel::read_at(self.file, 0, &mut text).ok()?;
         let text = core::str::from_utf8(text.get(..read)?).ok()?;
         text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
     }

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::{
-    kernel::{self, Errno, Shared},
+    kernel::{self, Errno, Open, Shared},
     limits::ProcessWatch,
     program::{self, Program, Progress, Timers},
     protocol::{self, Cause, Held, Report, Step, TreeUsage, layer},
@@ -24,6 +24,9 @@ const ORDERS: i32 = 1;
 /// What the standard streams are when they are nothing else.
 const NOTHING: i32 = 2;
 
+/// The list of the init's own children, in the place of that socket.
+pub const CHILDREN: i32 = ORDERS;
+
 /// How long one process that is killed gets to be gone, before the whole machine is searched for its like.
 const A_MOMENT: Duration = Duration::from_millis(100);
 
@@ -38,7 +41,9 @@ pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
     let shared = kernel::share().map_err(at(Step::Fork))?;
     let timers = Timers::new().map_err(at(Step::Supervise))?;
     let orders = kernel::copy_aside(ORDERS).map_err(at(Step::Supervise))?;
-    kernel::duplicate(NOTHING, ORDERS).map_err(at(Step::Supervise))?;
+    // Opened now: when the tree is to be ended, the machine may have no descriptor left to give. Not every kernel is built to list them.
+    let children = kernel::open(c"/proc/thread-self/children", Open::Read).unwrap_or(NOTHING);
+    kernel::duplicate(children, CHILDREN).map_err(at(Step::Supervise))?;
     let init = kernel::own_pid();
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {

@@ -7,7 +7,10 @@
 use alloc::{collections::BTreeSet, ffi::CString, vec, vec::Vec};
 use core::time::Duration;
 
-use crate::kernel::{self, Open};
+use crate::{
+    kernel::{self, Open},
+    supervisor,
+};
 
 /// A child that ended, and its wait status.
 pub struct Collected {
@@ -62,6 +65,16 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
     }
 }
 
+/// Ends the tree with nothing but what is there already, for an init that gets no memory any more and can do nothing else.
+///
+/// Does nothing in a process that is no init: it has no children.
+pub fn leave_nothing() {
+    while collect(drop) {
+        kill_children();
+        kernel::poll([], Some(Duration::from_millis(1)));
+    }
+}
+
 /// How many processes the tree has, without the init.
 pub fn size() -> u64 {
     let mut size = 0;
@@ -80,17 +93,20 @@ fn wait_for_child(signals: i32, timeout: Duration) {
     drain(signals);
 }
 
-/// Kills the init's own children, from a list that the kernel keeps where it is built to.
+/// Kills the init's own children, from a list that the kernel keeps where it is built to. Takes neither memory nor descriptors.
 ///
 /// SECURITY: with `/proc` mounted to hide processes, a program of another user that makes itself undumpable is in no listing. It
 /// is in this one, at the latest when its parent is gone, and its number cannot be reused before the init collects it.
 fn kill_children() {
-    let own = digits(kernel::own_pid());
-    let Some(children) = read_file(&[b"/proc/", own.as_slice(), b"/task/", &own, b"/children"].concat()) else {
-        return;
-    };
-    for child in children.split(u8::is_ascii_whitespace).filter_map(number) {
-        kernel::kill(child, kernel::SIGKILL);
+    let mut text = [0; 1 << 10];
+    let mut place = 0;
+    while let Ok(read) = kernel::read_at(supervisor::CHILDREN, place, &mut text) {
+        let whole = text.get(..read).and_then(|text| text.get(..=text.iter().rposition(u8::is_ascii_whitespace)?));
+        let Some(whole) = whole else { return };
+        for child in whole.split(u8::is_ascii_whitespace).filter_map(number) {
+            kernel::kill(child, kernel::SIGKILL);
+        }
+        place += whole.len();
     }
 }
 

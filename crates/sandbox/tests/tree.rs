@@ -12,6 +12,7 @@ use std::{
 
 use lab::{Lab, marked, text, wait_for};
 use palyra_sandbox::{Ended, Layer, RunInput, SandboxProcessRunErrorKind, StopCause};
+use rustix::process::{Pid, Resource, Rlimit};
 
 /// Ignores what can be ignored, forks twice into sessions of their own, and keeps its output open.
 const STUBBORN: &str = r#"
@@ -243,6 +244,29 @@ async fn a_program_cannot_get_at_memory_or_descriptors_of_the_daemon_or_its_init
             let outcome = lab.run(&lab.shell(&attempt.replace('P', &process))).await;
             assert!(outcome.layers.contains(&Layer::NoTrace), "needs Landlock 3: {:?}", outcome.layers);
             assert_eq!((outcome.ended, outcome.stdout.total), (Ended::Exited(1), 0), "{attempt} of {process}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_init_that_gets_no_memory_or_descriptors_any_more_leaves_nothing() {
+    let lab = Lab::new();
+    for (resource, most) in [(Resource::As, 4096), (Resource::Data, 0), (Resource::Nofile, 4), (Resource::Nofile, 0)] {
+        for stops in [true, false] {
+            let mut plan = lab.perl(&format!("print getppid, ' '; {STUBBORN}"));
+            plan.limits.wall_ms = if stops { 60_000 } else { 1_000 };
+            let mut running = lab.start(&plan).await;
+            let init = wait_for(&mut running, "up").await;
+            let init = Pid::from_raw(init.split_once(' ').unwrap().0.parse().unwrap());
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            rustix::process::prlimit(init, resource, limit).unwrap();
+            if stops {
+                running.stop(StopCause::Requested);
+            }
+            let began = Instant::now();
+            let ended = running.outcome().await.ended;
+            assert!(began.elapsed() < 3 * A_SECOND, "{resource:?} {most}: {ended:?} after {:?}", began.elapsed());
+            assert_eq!(lab.processes(), [0; 0], "{resource:?} {most}: {ended:?}");
         }
     }
 }
