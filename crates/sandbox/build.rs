@@ -4,6 +4,7 @@
 use std::{env, error::Error, path::PathBuf, process::Command};
 
 const SOURCES: &[&str] = &[
+    "filter.rs",
     "kernel.rs",
     "kernel/call.rs",
     "kernel/layout.rs",

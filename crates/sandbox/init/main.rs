@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod filter;
 #[allow(unsafe_code, reason = "the one place where the init meets the kernel")]
 mod kernel;
 mod landlock;

@@ -10,6 +10,7 @@ use alloc::{ffi::CString, vec, vec::Vec};
 use core::{convert::Infallible, time::Duration};
 
 use crate::{
+    filter,
     kernel::{self, Again, Errno, Open, Prctl, Shared},
     landlock::Landlock,
     limits::{Hard, ProcessWatch, TaskCount},
@@ -98,6 +99,7 @@ struct Prepared {
     hard: Hard,
     tasks: Option<TaskCount>,
     landlock: Landlock,
+    filter: u64,
 }
 
 impl Program {
@@ -128,7 +130,8 @@ impl Program {
         // They stay blocked until the program starts.
         kernel::forget_signal_actions();
         let hard = Hard::of_this_process().map_err(at(Step::Limits))?;
-        Ok(Prepared { hard, tasks: TaskCount::open(), landlock: Landlock::of_this_kernel() })
+        let filter = filter::keep_limits_of_others();
+        Ok(Prepared { hard, tasks: TaskCount::open(), landlock: Landlock::of_this_kernel(), filter })
     }
 
     /// Waits for the order and carries it out. Returns only when a step fails.
@@ -183,7 +186,7 @@ impl Program {
         let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
-        Ok(Held { layers: always | walls | limits, landlock: prepared.landlock.version() })
+        Ok(Held { layers: always | walls | limits | prepared.filter, landlock: prepared.landlock.version() })
     }
 }
 

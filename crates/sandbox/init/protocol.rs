@@ -330,6 +330,8 @@ pub mod layer {
     pub const SIGNAL_SCOPE: u64 = 1 << 7;
     /// No process outside the tree can be traced.
     pub const NO_TRACE: u64 = 1 << 9;
+    /// No limit of another process can be changed.
+    pub const OWN_LIMITS: u64 = 1 << 11;
     /// A count of processes, for a user that the kernel holds to no limit.
     pub const PROCESS_WATCH: u64 = 1 << 10;
     /// Orphans come to the init, which ends them.

@@ -111,6 +111,8 @@ pub enum Layer {
     SignalScope,
     /// Memory and descriptors of processes outside the tree are out of reach, the daemon's included.
     NoTrace,
+    /// Limits of other processes cannot be changed, the daemon's and the supervisor's included.
+    OwnLimits,
     /// The whole tree ends with the call, orphans too.
     TreeKill,
 }
@@ -128,6 +130,7 @@ impl Layer {
             (layer::HIDDEN_PATHS, Self::HiddenPaths { abi }),
             (layer::SIGNAL_SCOPE, Self::SignalScope),
             (layer::NO_TRACE, Self::NoTrace),
+            (layer::OWN_LIMITS, Self::OwnLimits),
             (layer::TREE_KILL, Self::TreeKill),
         ];
         all.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, layer)| layer).collect()
@@ -147,6 +150,7 @@ impl fmt::Display for Layer {
             Self::HiddenPaths { abi } => write!(f, "landlock_abi_{abi}:hidden_paths"),
             Self::SignalScope => f.write_str("landlock_scope_signal"),
             Self::NoTrace => f.write_str("landlock_no_trace"),
+            Self::OwnLimits => f.write_str("seccomp_own_limits"),
             Self::TreeKill => f.write_str("tree_kill_subreaper"),
         }
     }

@@ -249,6 +249,21 @@ async fn a_program_cannot_get_at_memory_or_descriptors_of_the_daemon_or_its_init
 }
 
 #[tokio::test]
+async fn a_program_cannot_change_the_limits_of_its_init_nor_of_the_daemon() {
+    let lab = Lab::new();
+    let daemon = std::process::id();
+    let script = format!(
+        "setsid sleep 60 & for p in $PPID {daemon}; do for l in nofile as cpu; do prlimit --pid $p --$l=1; done; done; \
+         prlimit --pid $PPID --nofile >/dev/null && ulimit -n 100 && ulimit -n"
+    );
+    let outcome = lab.run(&lab.shell(&script)).await;
+    assert_eq!(lab.processes(), [0; 0]);
+    assert!(outcome.layers.contains(&Layer::OwnLimits), "needs seccomp filters: {:?}", outcome.layers);
+    assert_eq!((outcome.ended, text(&outcome.stdout.bytes)), (Ended::Exited(0), "100\n"), "{outcome:?}");
+    assert_eq!(text(&outcome.stderr.bytes).matches("not permitted").count(), 6, "{:?}", text(&outcome.stderr.bytes));
+}
+
+#[tokio::test]
 async fn an_init_that_gets_no_memory_or_descriptors_any_more_leaves_nothing() {
     let lab = Lab::new();
     for (resource, most) in [(Resource::As, 4096), (Resource::Data, 0), (Resource::Nofile, 4), (Resource::Nofile, 0)] {

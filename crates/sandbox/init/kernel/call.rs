@@ -104,6 +104,7 @@ numbers! {
     Dup3 292 24,
     Prlimit64 302 261,
     Execveat 322 281,
+    Seccomp 317 277,
     Statx 332 291,
     PidfdSendSignal 424 424,
     PidfdOpen 434 434,

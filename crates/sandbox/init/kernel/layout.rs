@@ -81,6 +81,22 @@ pub struct StatxTime {
     pub reserved: i32,
 }
 
+/// `struct sock_filter`: one step of a filter.
+#[repr(C)]
+pub struct FilterStep {
+    pub code: u16,
+    pub if_equal: u8,
+    pub otherwise: u8,
+    pub value: u32,
+}
+
+/// `struct sock_fprog`: a whole one.
+#[repr(C)]
+pub struct Filter {
+    pub count: u16,
+    pub steps: *const FilterStep,
+}
+
 #[repr(C, packed)]
 pub struct PathBeneath {
     pub access: u64,
