@@ -3,7 +3,8 @@
 //! Guarantees: nothing at or beneath a hidden directory can be opened, listed, made, renamed, truncated or removed, by root
 //! neither. No signal reaches a process outside the tree, and none can be traced. A kernel that has Landlock but refuses a step
 //! stops the start.
-//! Does not: hide sockets from `connect`, nor what is mounted a second time elsewhere.
+//! Does not: hide sockets from `connect`, modes, owners, times and attributes from being looked at or changed, nor what is mounted a
+//! second time elsewhere.
 //!
 //! Landlock can only allow, and what it allows holds for everything beneath. So the directories *above* a hidden one get no
 //! rule of their own, and each of their other entries gets one. That costs the program something: it can neither list those

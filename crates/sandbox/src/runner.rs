@@ -42,8 +42,8 @@ pub const TIER_B_EXECUTOR: &str = "sandbox_tier_b_rlimits";
 
 /// What tier B does not do, for attestations and for people.
 pub const TIER_B_DOES_NOT: &str = "no file system or network isolation: the process may read, write and connect to whatever the \
-                                   daemon's own user may, except for the hidden directories where Landlock hides them; memory is \
-                                   limited for each process, not for the tree; declared hosts are checked, not enforced";
+                                   daemon's own user may, except for the content of the hidden directories where Landlock hides \
+                                   it; memory is limited for each process, not for the tree; declared hosts are checked, not enforced";
 
 /// Runs plans in tier B.
 #[derive(Debug)]

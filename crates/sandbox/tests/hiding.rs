@@ -59,6 +59,20 @@ async fn a_hidden_directory_cannot_be_read_listed_or_changed() {
 }
 
 #[tokio::test]
+async fn modes_can_be_changed_and_the_content_stays_hidden() {
+    let lab = with_secret();
+    let hidden = lab.outside().join("state");
+    let script =
+        "chmod 777 $H $H/deep/secret && stat -c %s:%a $H/deep/secret; cat $H/deep/secret; ls $H; echo x > $H/new";
+    let mut plan = hiding(&lab, lab.shell(script));
+    plan.env.insert("H".to_owned(), hidden.to_str().unwrap().to_owned());
+    let outcome = lab.run(&plan).await;
+    // Once this fails, Landlock has learnt to hold that back too, and what is said about it can go.
+    assert_eq!(text(&outcome.stdout.bytes), "11:777\n", "{outcome:?}");
+    assert_eq!(text(&outcome.stderr.bytes).matches("Permission denied").count(), 3, "{outcome:?}");
+}
+
+#[tokio::test]
 async fn everything_else_can_still_be_used() {
     let lab = with_secret();
     let script = r#"set -e
