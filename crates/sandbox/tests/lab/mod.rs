@@ -196,10 +196,12 @@ impl Drop for Held {
 pub async fn next_tools() -> Vec<Pid> {
     let mut tools = Vec::new();
     within_reason(|| {
-        // Those of an earlier call or test may still be about to end.
-        let inits = inits_of(&[std::process::id()]);
-        tools = inits_of(&inits);
-        (inits.len(), tools.len()) == (WAITING, WAITING)
+        // Those of an earlier call or test may still be about to end, and new ones have neither their name yet nor gone to sleep.
+        let inits = children_of(&[std::process::id()]);
+        let waiting = children_of(&pids(&inits));
+        tools = pids(&waiting);
+        let all = || inits.iter().chain(&waiting).all(|stat| stat.contains("(palyra-init) S "));
+        (inits.len(), waiting.len()) == (WAITING, WAITING) && all()
     })
     .await;
     tools.iter().map(|&id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect()
@@ -213,12 +215,20 @@ async fn within_reason(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The children of these processes that sleep under the name of an init.
-fn inits_of(parents: &[u32]) -> Vec<u32> {
+/// The children of these processes that have not ended, as the kernel describes them.
+fn children_of(parents: &[u32]) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    let is_child = |stat: &String| parents.iter().any(|parent| stat.contains(&format!("(palyra-init) S {parent} ")));
-    stats.filter(is_child).map(|stat| stat.split_once(' ').unwrap().0.parse().unwrap()).collect()
+    let is_child = |stat: &String| {
+        let mut fields = stat.rsplit_once(") ").unwrap().1.split(' ');
+        let (state, parent) = (fields.next().unwrap(), fields.next().unwrap());
+        state != "Z" && parents.iter().any(|of| of.to_string() == parent)
+    };
+    stats.filter(is_child).collect()
+}
+
+fn pids(stats: &[String]) -> Vec<u32> {
+    stats.iter().map(|stat| stat.split_once(' ').unwrap().0.parse().unwrap()).collect()
 }
 
 /// What a program prints that the kernel starts by its path; nothing if it does not start it.
