@@ -26,6 +26,16 @@ use crate::protocol::Stamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
+impl Errno {
+    /// Whether the kernel had no memory or descriptors to give, which says nothing about what was asked for.
+    pub const fn is_shortage(self) -> bool {
+        const ENOMEM: i32 = 12;
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        matches!(self.0, ENOMEM | ENFILE | EMFILE)
+    }
+}
+
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
 pub const ESTALE: i32 = 116;

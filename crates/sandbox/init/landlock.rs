@@ -67,14 +67,12 @@ impl Landlock {
 /// Allows every entry of `directory` except those that are hidden or lead to something hidden, where it goes deeper.
 fn allow_around(rules: i32, directory: &[u8], hidden: &[Vec<u8>]) -> Result<(), Errno> {
     // A directory that cannot be listed allows nothing beneath it: hiding too much is the safe side.
-    let Some(listed) = CString::new(directory).ok().and_then(|path| kernel::open(&path, Open::Read).ok()) else {
-        return Ok(());
-    };
+    let Some(listed) = open(directory, Open::Read)? else { return Ok(()) };
     let mut deeper: Vec<Vec<u8>> = Vec::new();
     let mut buffer = vec![0; 4 << 10];
     loop {
         let mut more = false;
-        for entry in kernel::read_entries(listed, &mut buffer).into_iter().flatten() {
+        for entry in unless_short(kernel::read_entries(listed, &mut buffer))?.into_iter().flatten() {
             more = true;
             if matches!(entry.name, b"." | b"..") || entry.is_link() {
                 continue;
@@ -104,9 +102,8 @@ fn is_within(path: &[u8], directory: &[u8]) -> bool {
 fn allow(rules: i32, path: &[u8], is_directory: Option<bool>) -> Result<(), Errno> {
     const DIRECTORY: u64 = 0o040_000;
     const LINK: u64 = 0o120_000;
-    let Ok(path) = CString::new(path) else { return Ok(()) };
     // What has vanished since, or cannot be named by this user, needs no rule.
-    let Ok(file) = kernel::open(&path, Open::Name) else { return Ok(()) };
+    let Some(file) = open(path, Open::Name)? else { return Ok(()) };
     let is_directory = match is_directory {
         Some(is_directory) => Ok(Some(is_directory)),
         None => kernel::file_type(file).map(|kind| (kind != LINK).then_some(kind == DIRECTORY)),
@@ -120,6 +117,20 @@ fn allow(rules: i32, path: &[u8], is_directory: Option<bool>) -> Result<(), Errn
         // A directory became a file in between; it is left out.
         Err(Errno(kernel::EINVAL)) => Ok(()),
         other => other,
+    }
+}
+
+/// Opens a file, if there is one that this user may open.
+fn open(path: &[u8], how: Open) -> Result<Option<i32>, Errno> {
+    CString::new(path).map_or(Ok(None), |path| unless_short(kernel::open(&path, how)))
+}
+
+/// A program that could use less than it may, only because the machine was short of something, would not run as planned. The rules
+/// may also be kept for others.
+fn unless_short<T>(answer: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match answer {
+        Err(errno) if errno.is_shortage() => Err(errno),
+        other => Ok(other.ok()),
     }
 }
 

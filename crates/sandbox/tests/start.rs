@@ -55,6 +55,29 @@ async fn giving_up_on_a_start_leaves_nothing() {
     assert_eq!(lab.processes(), [0; 0]);
 }
 
+#[tokio::test]
+async fn a_lack_of_descriptors_hides_nothing_more_than_is_to_be_hidden() {
+    let _alone = ALONE.lock().await;
+    let lab = Lab::new();
+    let all = rustix::process::getrlimit(Resource::Nofile);
+    for open_files in (6..24).rev() {
+        let tools = lab::next_tools().await;
+        // A new one each time, so that no rules of an earlier call come along.
+        let neighbour = lab.outside().join(open_files.to_string());
+        fs::write(&neighbour, "").unwrap();
+        let mut plan = lab.plan("/bin/cat", &[neighbour.to_str().unwrap()]);
+        plan.hidden = vec![absolute(&lab.outside().join("hidden"))];
+        for tool in tools {
+            let few = Rlimit { current: Some(open_files), ..all };
+            rustix::process::prlimit(Some(tool), Resource::Nofile, few).unwrap();
+        }
+        match lab.try_run(&plan).await {
+            Ok(outcome) => assert_eq!(outcome.ended, Ended::Exited(0), "{open_files}: {outcome:?}"),
+            Err(refused) => assert_eq!(refused.kind, Kind::SpawnFailed, "{open_files}: {refused}"),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_program_that_gets_lost_on_the_way_is_not_reported_as_run() {
     let _alone = ALONE.lock().await;
