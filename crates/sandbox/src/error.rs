@@ -1,6 +1,9 @@
 //! Why a plan was not run, or its end is not known.
 
+use std::io;
+
 use palyra_types::visible::visible;
+use rustix::io::Errno;
 
 /// A plan that was not run. Nothing of the attempt is left.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +19,12 @@ impl SandboxProcessRunError {
     /// An error about something that was given from outside, which is shown with its control characters escaped.
     pub(crate) fn about(kind: SandboxProcessRunErrorKind, what: &str, named: &str) -> Self {
         Self { kind, detail: format!("{what} `{}`", visible(named)) }
+    }
+
+    /// An error about a machine that has no descriptors or memory to give, which says nothing about what was asked for.
+    pub(crate) fn shortage(errno: Errno) -> Option<Self> {
+        let is_short = matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM);
+        is_short.then(|| Self::new(SandboxProcessRunErrorKind::SpawnFailed, io::Error::from(errno).to_string()))
     }
 
     pub(crate) fn new(kind: SandboxProcessRunErrorKind, detail: impl Into<String>) -> Self {

@@ -205,7 +205,8 @@ impl ProgramFile {
         let refused = |kind, what: &str| Error::about(kind, what, &shown);
         let entry = rustix::fs::open(&*named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
             let denied = matches!(errno, Errno::ACCESS | Errno::PERM);
-            refused(if denied { Kind::NotExecutable } else { Kind::ProgramNotFound }, "there is no usable file")
+            let kind = if denied { Kind::NotExecutable } else { Kind::ProgramNotFound };
+            Error::shortage(errno).unwrap_or_else(|| refused(kind, "there is no usable file"))
         })?;
         let status = status_of(&entry).map_err(|_| refused(Kind::NotExecutable, "the system does not describe"))?;
         if FileType::from_raw_mode(status.stx_mode.into()) != FileType::RegularFile {
@@ -219,7 +220,12 @@ impl ProgramFile {
         let real = real.ok_or_else(|| refused(Kind::NotExecutable, "links lead to a name that is not Unicode from"))?;
         // Not before it is known to be a regular file: opening a pipe or a device would do something.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let content = rustix::fs::open(&itself, flags, Mode::empty()).ok().map(File::from);
+        let content = rustix::fs::open(&itself, flags, Mode::empty());
+        // SECURITY: what cannot be read passes for no script, so it must be its mode that says so.
+        if let Some(short) = content.as_ref().err().and_then(|&errno| Error::shortage(errno)) {
+            return Err(short);
+        }
+        let content = content.ok().map(File::from);
         let stamp = Stamp::from(&status);
         Ok(Self { named, argument, real, entry, content, stamp })
     }

@@ -146,16 +146,19 @@ fn file_name(path: &Path) -> &str {
 
 /// Opens the working directory beneath its workspace, and returns where it really is. Links may not lead out.
 fn open_directory(plan: &ProcessPlan) -> Result<(OwnedFd, PathBuf), Error> {
+    let or_short = |errno, error: Error| Error::shortage(errno).unwrap_or(error);
     let unusable = |errno: Errno| {
-        Error::new(Kind::DirectoryUnusable, format!("`{}`: {}", visible(plan.cwd.as_str()), io::Error::from(errno)))
+        let what = format!("`{}`: {}", visible(plan.cwd.as_str()), io::Error::from(errno));
+        or_short(errno, Error::new(Kind::DirectoryUnusable, what))
     };
     let outside = |what| Error::about(Kind::OutsideWorkspace, what, plan.cwd.as_str());
     if !plan.cwd.is_within(&plan.workspace) {
         return Err(outside("it does not hold"));
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(plan.workspace.as_str(), flags, Mode::empty())
-        .map_err(|_| Error::about(Kind::OutsideWorkspace, "there is no workspace at", plan.workspace.as_str()))?;
+    let missing = || Error::about(Kind::OutsideWorkspace, "there is no workspace at", plan.workspace.as_str());
+    let root =
+        rustix::fs::open(plan.workspace.as_str(), flags, Mode::empty()).map_err(|errno| or_short(errno, missing()))?;
     let below = plan.cwd.as_str().strip_prefix(plan.workspace.as_str()).unwrap_or_default().trim_start_matches('/');
     let below = if below.is_empty() { "." } else { below };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
