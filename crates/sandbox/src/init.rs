@@ -11,6 +11,7 @@ use std::{
         unix::net::UnixStream,
     },
     process::{Child, Command, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -18,7 +19,7 @@ use std::{
 use rustix::{
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
-    process::{Pid, Signal},
+    process::{Pid, Signal, WaitOptions},
 };
 use tokio::io::AsyncReadExt;
 
@@ -46,6 +47,7 @@ impl Idle {
     /// Starts an init.
     #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
     pub fn new(image: &Image) -> io::Result<Self> {
+        uncollected().retain(|&pid| matches!(rustix::process::waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)));
         let (control, their_control) = UnixStream::pair()?;
         let (orders, their_orders) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
@@ -135,8 +137,17 @@ impl Drop for Init {
         }
         // One that idled, or whose runtime went away under a running call. The init ends by itself once the socket is closed.
         let pid = Pid::from_child(&self.child);
-        let _ = thread::Builder::new().name("collect-init".to_owned()).spawn(move || {
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+        let collecting = thread::Builder::new().name("collect-init".to_owned()).spawn(move || {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
         });
+        if collecting.is_err() {
+            uncollected().push(pid);
+        }
     }
+}
+
+/// Inits for which there was no thread to wait for their end. Whoever starts another one looks after them.
+fn uncollected() -> MutexGuard<'static, Vec<Pid>> {
+    static UNCOLLECTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+    UNCOLLECTED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -218,7 +218,7 @@ impl Prepared {
         let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
         let begun = supervision.begin(orders, unsent).await;
         // Off the runtime: starting a process takes a while.
-        let refill = move || tokio::task::spawn_blocking(move || inits.refill(walls));
+        let refill = move || tokio::spawn(off_the_runtime(move || inits.refill(walls)));
         let begun = match begun {
             Ok(begun) => begun,
             Err(error) => {
@@ -255,10 +255,16 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
     if !reads {
         return compare();
     }
-    match tokio::task::spawn_blocking(compare).await {
-        Ok(compared) => compared,
-        Err(_) => Err(Error::new(Kind::SpawnFailed, "the program could not be compared")),
+    match tokio::spawn(off_the_runtime(compare)).await {
+        Ok(Some(compared)) => compared,
+        _ => Err(Error::new(Kind::SpawnFailed, "the program could not be compared")),
     }
+}
+
+/// Does something that takes a while. Belongs in a task of its own: where no thread can be started, the runtime panics, and what
+/// accompanies a program must not end by that.
+async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// The inits of a runner: some that wait, so that a call finds one started, and the next call too, while that one is replaced.

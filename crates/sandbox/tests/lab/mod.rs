@@ -17,7 +17,7 @@ use palyra_sandbox::{
     SandboxProcessRunner, run_constrained_process,
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 /// How many inits wait for a call.
 pub const WAITING: usize = 2;
@@ -213,6 +213,12 @@ async fn within_reason(mut condition: impl FnMut() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(20), "that does not come about");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// Whether this process has children, dead or alive.
+pub fn has_children() -> bool {
+    let left = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::All, left), Err(rustix::io::Errno::CHILD))
 }
 
 /// The children of these processes that have not ended, as the kernel describes them.
