@@ -24,7 +24,7 @@ use palyra_types::{
     visible::visible,
 };
 use rustix::{
-    fs::{FileType, Mode, OFlags},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
 
@@ -203,7 +203,11 @@ impl ProgramFile {
     fn open(named: Vec<u8>, argument: Option<Vec<u8>>) -> Result<Self, Error> {
         let shown = String::from_utf8_lossy(&named);
         let refused = |kind, what: &str| Error::about(kind, what, &shown);
-        let entry = rustix::fs::open(&*named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        // SECURITY: by way of `/proc` a path could lead into the files of another process, where names mean something else: what has
+        // the name of one of root's programs there would be taken for it.
+        let resolve = ResolveFlags::NO_MAGICLINKS;
+        let opened = rustix::fs::openat2(CWD, &*named, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+        let entry = opened.map_err(|errno| {
             let denied = matches!(errno, Errno::ACCESS | Errno::PERM);
             let kind = if denied { Kind::NotExecutable } else { Kind::ProgramNotFound };
             Error::shortage(errno).unwrap_or_else(|| refused(kind, "there is no usable file"))

@@ -19,7 +19,7 @@ use std::{
 
 use lab::{Held, Lab, absolute, text};
 use palyra_sandbox::{
-    Ended, Outcome, PinnedFile, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
+    Ended, Executable, Outcome, PinnedFile, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
     SandboxProcessRunErrorKind as Kind,
 };
 use palyra_types::digest::Sha256Digest;
@@ -43,6 +43,32 @@ async fn a_program_that_is_exchanged_after_the_check_does_not_run() {
     let outcome = with_a_change(&lab, &plan, RunInput::default(), || fs::rename(&evil, &good).unwrap()).await;
     assert_eq!(outcome.unwrap().ended, Ended::Exited(0));
     assert_eq!(lab.run(&plan).await.ended, Ended::Exited(1), "the other one is there now");
+}
+
+#[tokio::test]
+async fn a_program_in_a_tree_of_files_of_its_own_does_not_pass_for_one_of_this_machine() {
+    let _alone = ALONE.lock().await;
+    let lab = Lab::new();
+    fs::create_dir_all(lab.workspace().join("usr/bin")).unwrap();
+    lab.program("usr/bin/true", "/bin/false");
+    // A copy of the mount, attached nowhere: seen from there, the workspace is the root of everything.
+    let detach =
+        r#"$| = 1; my $here = "."; my $tree = syscall 428, -100, $here, 1; print "$$ $tree up\n"; exec "sleep", "60""#;
+    let mut plan = lab.plan("/usr/bin/unshare", &["-rm", "--propagation=unchanged", "perl", "-e", detach]);
+    plan.env.insert("PATH".to_owned(), lab::SEARCH_PATH.to_owned());
+    let mut running = lab.start(&plan).await;
+    let said = lab::wait_for(&mut running, "up").await;
+    let (process, tree) = said.trim_end_matches(" up\n").split_once(' ').unwrap();
+    while fs::read_to_string(format!("/proc/{process}/comm")).unwrap() != "sleep\n" {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let disguised = PathBuf::from(format!("/proc/{process}/fd/{tree}/usr/bin/true"));
+    assert!(fs::metadata(&disguised).is_ok(), "{disguised:?} is within reach");
+    let script = lab.executable("script", &format!("#!{}\n", disguised.display()));
+    for program in [&disguised, &script] {
+        let opened = Executable::open(&absolute(program));
+        assert_eq!(opened.unwrap_err().kind, Kind::ProgramNotFound, "{program:?}");
+    }
 }
 
 #[tokio::test]
