@@ -143,6 +143,24 @@ async fn an_agent_changes_neither_postures_nor_standing_approvals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_posture_reaches_the_calls_that_wait_even_if_whoever_set_it_is_gone() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().faults(&faults).open().await;
+    let waiting = lab.propose(lab.command(["true"]));
+    lab.asked(1).await;
+    let is_posture = |record: &palyra_journal::NewRecord| record.kind == RecordKind::PostureSet;
+    let hold = faults.hold(move |transaction| transaction.records.iter().any(is_posture));
+    let (gate, tool) = (lab.gate.clone(), ToolName::parse("process.run").unwrap());
+    let setting =
+        PostureSetting { layer: PostureLayer::Global, key: String::new(), tool, posture: Some(Posture::Disabled) };
+    let set = tokio::spawn(async move { gate.set_posture(&setting, &owner().principal).await });
+    hold.reached().await;
+    set.abort();
+    hold.release();
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_names_a_foreign_run_leaves_no_trace_in_its_story() {
     let lab = Plan::default().policies(DENY_ALL).open().await;
     let mut call = of(&lab, "agent:other", &["true"]).await;

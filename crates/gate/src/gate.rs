@@ -305,13 +305,18 @@ impl Gate {
             posture: posture.unwrap_or(Posture::Disabled),
         };
         let change = Change::SetPosture { row, remove: posture.is_none() };
-        match inner.commit(vec![record], vec![change]).await {
-            Ok(_) => {}
-            Err(CommitError::Conflict(_)) => return Err(Refusal::NoPosture),
-            Err(error) => return Err(error.into()),
+        let inner = Arc::clone(inner);
+        // On a task of its own: whoever asked for it may go away while it is written, and calls are still to hear of it.
+        let writing = tokio::spawn(async move {
+            let written = inner.commit(vec![record], vec![change]).await;
+            inner.policies.send_modify(|count| *count += 1);
+            written
+        });
+        match writing.await.map_err(internal)? {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(_)) => Err(Refusal::NoPosture),
+            Err(error) => Err(error.into()),
         }
-        inner.policies.send_modify(|count| *count += 1);
-        Ok(())
     }
 
     /// Goes on with a call that waits for its answer.
