@@ -45,14 +45,18 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
 }
 
 async fn kill_all() {
+    let tools: Vec<Pid> = inits().into_iter().flat_map(|init| children(init).map(|stat| pid(&stat))).collect();
     until(|| {
         // More than once, as another may just be starting.
         for init in inits() {
             let _ = rustix::process::kill_process(init, Signal::KILL);
         }
-        children().all(|stat| stat.contains(") Z "))
+        children(own()).all(|stat| is_dead(&stat))
     })
     .await;
+    // Those die with their inits, if a moment later. Whoever tells one of them to go meanwhile cannot know whether it went.
+    let stat = |tool: &Pid| fs::read_to_string(format!("/proc/{tool}/stat"));
+    until(|| tools.iter().all(|tool| stat(tool).is_ok_and(|stat| is_dead(&stat)) || stat(tool).is_err())).await;
 }
 
 async fn until(condition: impl Fn() -> bool) {
@@ -64,15 +68,27 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 fn inits() -> Vec<Pid> {
-    children().map(|stat| Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap()).unwrap()).collect()
+    children(own()).map(|stat| pid(&stat)).collect()
 }
 
-/// The children of this process, dead or alive, as the kernel describes them.
-fn children() -> impl Iterator<Item = String> {
-    let own = std::process::id().to_string();
+fn own() -> Pid {
+    rustix::process::getpid()
+}
+
+/// The children of a process, dead or alive, as the kernel describes them.
+fn children(parent: Pid) -> impl Iterator<Item = String> {
+    let parent = parent.to_string();
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(move |stat| stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(1) == Some(&own))
+    stats.filter(move |stat| stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(1) == Some(&parent))
+}
+
+fn pid(stat: &str) -> Pid {
+    Pid::from_raw(stat.split_once(' ').unwrap().0.parse().unwrap()).unwrap()
+}
+
+fn is_dead(stat: &str) -> bool {
+    stat.contains(") Z ") || stat.contains(") X ")
 }
 
 fn descriptors() -> usize {
