@@ -248,7 +248,7 @@ impl Inner {
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
         let reading = self.read(&proposal, workspace.clone(), Arc::clone(&settings)).await;
-        // Another thread may be reading the arguments meanwhile.
+        // Done while another thread reads the arguments.
         let run = self.run_of(&proposal).await?;
         let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let postures = self.store.postures(proposal.tool.clone()).await?;

@@ -71,6 +71,7 @@ impl Executor {
             deadline: Some(Duration::from_millis(reserved.wall_ms)),
             program: program_files(work),
             directory: Some(directory),
+            executable: work.opened.0.clone(),
             stdin: work.stdin.clone(),
         };
         Some(self.runner.prepare(plan, input).await)

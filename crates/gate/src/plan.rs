@@ -151,7 +151,7 @@ pub(crate) fn candidates(work: &Work, root: Option<&AbsolutePath>, machine: &Mac
         let plan = fitness(work, candidate, machine).and_then(|()| {
             let process = process_plan(work, root, *candidate, machine);
             // What the sandbox would refuse is not worth a question.
-            machine.runner.check(&process).map_err(UnfitReason::Refused)?;
+            machine.runner.check(&process, work.opened.0.as_ref()).map_err(UnfitReason::Refused)?;
             Ok(Plan::Process { tier: candidate.tier, process })
         });
         match plan {

@@ -3,15 +3,9 @@
 //! Guarantees: this looks at files, and may digest large ones, without holding up other calls; it takes turns, so that a flood of proposals
 //! does not take every thread; a failure in it is an error of this call alone. Changes nothing.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::{JoinHandle, block_in_place, spawn_blocking},
-};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
     gate::{Inner, Settings, internal},
@@ -26,24 +20,13 @@ use crate::{
 /// What a proposal means: what would be done, how it could be, and how not.
 pub(crate) type Understood = (Intent, Vec<Plan>, Vec<Unfit>);
 
-/// A proposal that is being read.
-pub(crate) enum Reading {
-    /// By whoever wants to know, as soon as they do. Nobody has to wake up for that.
-    Here(Box<dyn FnOnce() -> Result<Understood, CallError> + Send>),
-    /// By another thread, where there is only one that conducts calls.
-    Elsewhere(JoinHandle<Result<Understood, CallError>>),
-}
+/// A proposal that another thread is reading.
+pub(crate) struct Reading(JoinHandle<Result<Understood, CallError>>);
 
 impl Reading {
     /// What it means.
     pub(crate) async fn understood(self) -> Result<Understood, Refusal> {
-        let understood = match self {
-            // The other calls of this thread go on in another one, if they have to.
-            Self::Here(read) => block_in_place(|| catch_unwind(AssertUnwindSafe(read)))
-                .map_err(|_| internal("reading the proposal failed"))?,
-            Self::Elsewhere(reading) => reading.await.map_err(internal)?,
-        };
-        understood.map_err(Refusal::Call)
+        self.0.await.map_err(internal)?.map_err(Refusal::Call)
     }
 }
 
@@ -57,7 +40,7 @@ impl Inner {
     ) -> Reading {
         let turn = self.admission.reading(&proposal.principal).await;
         let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
-        let read = move || {
+        Reading(spawn_blocking(move || {
             let _turn = turn;
             let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
             let intent = inner.registry.intend(&tool, &args, &place)?;
@@ -70,10 +53,6 @@ impl Inner {
             };
             let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
             Ok((intent, plans, unfit))
-        };
-        match Handle::current().runtime_flavor() {
-            RuntimeFlavor::MultiThread => Reading::Here(Box::new(read)),
-            _ => Reading::Elsewhere(spawn_blocking(read)),
-        }
+        }))
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use palyra_policy::Touch;
-use palyra_sandbox::ForbiddenVariable;
+use palyra_sandbox::{Executable, ForbiddenVariable};
 use palyra_types::{
     AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
     ToolMetadata, ToolName,
@@ -187,7 +187,23 @@ pub struct ProcessWork {
     pub program_sha256: Option<Sha256Digest>,
     /// The files of the workspace that an interpreter or launcher is told to use, and the interpreters of a script that could change.
     pub scripts: Vec<Script>,
+    /// The program, as it was found.
+    #[serde(skip)]
+    pub(crate) opened: Opened,
 }
+
+/// The files of a program that were opened when the call was read, so that they are not opened again and again until it runs. They are no
+/// part of what would be done: work is equal whether somebody holds them or not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Opened(pub(crate) Option<Executable>);
+
+impl PartialEq for Opened {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Opened {}
 
 impl ProcessWork {
     /// The process as policy sees it.

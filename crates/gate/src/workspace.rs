@@ -114,6 +114,9 @@ impl Workspace {
 
     fn resolve_once(&self, directory: &AbsolutePath, text: &str) -> Result<Resolved, WorkspaceError> {
         let asked = self.locate(directory, text)?;
+        if asked == self.root {
+            return self.resolve_root(text);
+        }
         let entry = self.enter(&asked, ResolveFlags::empty())?;
         let status = fstat(&entry).map_err(|errno| WorkspaceError::from_errno(text, errno))?;
         let path = path_of(&entry, text)?;
@@ -132,6 +135,19 @@ impl Workspace {
             _ => return Err(WorkspaceError::Changed(path)),
         }
         Ok(Resolved { path, kind: Kind::of(&status), size: u64::try_from(status.st_size).unwrap_or_default() })
+    }
+
+    /// The workspace itself, which is open already.
+    fn resolve_root(&self, text: &str) -> Result<Resolved, WorkspaceError> {
+        if path_of(&self.directory, text)? != self.root {
+            return Err(WorkspaceError::Changed(self.root.clone()));
+        }
+        let status = fstat(&self.directory).map_err(|errno| WorkspaceError::from_errno(text, errno))?;
+        Ok(Resolved {
+            path: self.root.clone(),
+            kind: Kind::of(&status),
+            size: u64::try_from(status.st_size).unwrap_or_default(),
+        })
     }
 
     /// The path that a text means, before anything on the way to it is looked at.

@@ -14,6 +14,7 @@ use std::{
         unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::Path,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -39,8 +40,8 @@ use crate::{
 /// The largest file of a program whose content is digested.
 pub const LARGEST_PROGRAM: u64 = 512 << 20;
 
-/// A program's files, open.
-#[derive(Debug)]
+/// A program's files, open. A copy has the same files.
+#[derive(Debug, Clone)]
 pub struct Executable {
     program: ProgramFile,
     /// The interpreter of the program, the interpreter of that one, and so on. The last one is no script.
@@ -48,14 +49,14 @@ pub struct Executable {
 }
 
 /// One of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ProgramFile {
     named: Vec<u8>,
     argument: Option<Vec<u8>>,
     real: AbsolutePath,
-    entry: OwnedFd,
+    entry: Arc<OwnedFd>,
     /// For reading, where this user may.
-    content: Option<File>,
+    content: Option<Arc<File>>,
     stamp: Stamp,
 }
 
@@ -112,6 +113,11 @@ impl Executable {
         Ok(Self { program, interpreters })
     }
 
+    /// Whether these are the files that this path was opened by.
+    pub(crate) fn is_of(&self, program: &AbsolutePath) -> bool {
+        self.program.named == program.as_str().as_bytes()
+    }
+
     /// The program itself.
     #[must_use]
     pub const fn program(&self) -> &ProgramFile {
@@ -161,7 +167,7 @@ impl Executable {
     }
 
     /// The one file that the kernel executes.
-    pub(crate) fn into_binary(mut self) -> OwnedFd {
+    pub(crate) fn into_binary(mut self) -> Arc<OwnedFd> {
         self.interpreters.pop().unwrap_or(self.program).entry
     }
 }
@@ -229,9 +235,9 @@ impl ProgramFile {
         if let Some(short) = content.as_ref().err().and_then(|&errno| Error::shortage(errno)) {
             return Err(short);
         }
-        let content = content.ok().map(File::from);
+        let content = content.ok().map(|content| Arc::new(File::from(content)));
         let stamp = Stamp::from(&status);
-        Ok(Self { named, argument, real, entry, content, stamp })
+        Ok(Self { named, argument, real, entry: Arc::new(entry), content, stamp })
     }
 
     /// The interpreter that its first line names.

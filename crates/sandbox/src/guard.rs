@@ -38,15 +38,27 @@ pub struct Checked {
     pub hidden: Vec<PathBuf>,
 }
 
-/// Checks a plan. Whoever has opened its working directory already gives it along.
-pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Option<OwnedFd>) -> Result<Checked, Error> {
+/// What was opened for a plan before.
+#[derive(Default)]
+pub struct Opened {
+    /// The program, if it was opened by the plan's path.
+    pub executable: Option<Executable>,
+    /// The working directory.
+    pub directory: Option<OwnedFd>,
+}
+
+/// Checks a plan. Whoever has opened something of it already gives it along.
+pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Opened) -> Result<Checked, Error> {
     check_strings(plan)?;
     check_egress(&plan.egress, allowed)?;
-    let executable = Executable::open(&plan.program)?;
+    let executable = match opened.executable.filter(|opened| opened.is_of(&plan.program)) {
+        Some(executable) => executable,
+        None => Executable::open(&plan.program)?,
+    };
     if plan.interpreters == Interpreters::Refuse {
         refuse_interpreters(plan, &executable)?;
     }
-    let (directory, real) = match opened {
+    let (directory, real) = match opened.directory {
         Some(directory) => as_planned(directory, plan)?,
         None => open_directory(plan)?,
     };

@@ -25,7 +25,7 @@ use tokio::{
 use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::{Executable, ProgramFiles},
-    guard::{self, Checked},
+    guard::{self, Checked, Opened},
     image::{self, Image},
     init::{Idle, Init, send},
     outcome::{Ended, Layer, Outcome},
@@ -64,6 +64,8 @@ pub struct RunInput {
     pub program: ProgramFiles,
     /// The working directory, from whoever opened it when the plan was made. Without it, it is opened beneath the workspace's path.
     pub directory: Option<OwnedFd>,
+    /// The program, from whoever opened it by the plan's path when the plan was made. Without it, it is opened.
+    pub executable: Option<Executable>,
 }
 
 impl SandboxProcessRunner {
@@ -93,12 +95,14 @@ impl SandboxProcessRunner {
         &self.layers
     }
 
-    /// Whether a plan would be started, as far as can be told without doing so. Starting it checks everything again.
+    /// Whether a plan would be started, as far as can be told without doing so. Starting it checks everything again. Whoever has opened the
+    /// program already gives it along.
     ///
     /// # Errors
     /// When the plan would be refused.
-    pub fn check(&self, plan: &ProcessPlan) -> Result<(), Error> {
-        guard::check(plan, &self.allowed_egress_hosts, None).map(|_| ())
+    pub fn check(&self, plan: &ProcessPlan, executable: Option<&Executable>) -> Result<(), Error> {
+        let opened = Opened { executable: executable.cloned(), directory: None };
+        guard::check(plan, &self.allowed_egress_hosts, opened).map(|_| ())
     }
 
     /// Starts a plan. When this returns, the program runs; dropping the future before that ends the attempt.
@@ -119,8 +123,11 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan is refused.
     pub async fn prepare(&self, plan: &ProcessPlan, input: RunInput) -> Result<Prepared, Error> {
-        let Checked { executable, directory, hidden } =
-            guard::check(plan, &self.allowed_egress_hosts, input.directory)?;
+        let Checked { executable, directory, hidden } = guard::check(
+            plan,
+            &self.allowed_egress_hosts,
+            Opened { executable: input.executable, directory: input.directory },
+        )?;
         let (executable, unchanged) = confirm(executable, input.program).await?;
         let wall = Duration::from_millis(plan.limits.wall_ms);
         let shorter = input.deadline.filter(|&deadline| deadline < wall);
@@ -173,7 +180,7 @@ struct Given {
     directory: OwnedFd,
     /// The ends into which the process writes.
     ends: [OwnedFd; 2],
-    program: OwnedFd,
+    program: Arc<OwnedFd>,
     walls: Found,
     stdin: Option<OwnedFd>,
 }

@@ -20,7 +20,7 @@ use super::{
     read,
 };
 use crate::{
-    tool::{HostPort, IntendError, Intent, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
+    tool::{HostPort, IntendError, Intent, Opened, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
     workspace::{Kind, Workspace},
 };
 
@@ -95,6 +95,7 @@ impl Tool for ProcessRun {
             touches,
             work: Work::Process(ProcessWork {
                 program: program.path,
+                opened: Opened(program.opened),
                 leads_to: program.leads_to,
                 program_sha256: program.sha256,
                 argv0,

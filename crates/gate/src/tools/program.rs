@@ -6,7 +6,7 @@
 
 use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 
-use palyra_sandbox::{Executable, LARGEST_PROGRAM, ProgramFile, is_changeable};
+use palyra_sandbox::{Executable, LARGEST_PROGRAM, ProgramFile, SandboxProcessRunErrorKind, is_changeable};
 use palyra_types::{AbsolutePath, RunningDigest, Sha256Digest};
 
 use crate::{
@@ -24,6 +24,8 @@ pub(super) struct Program {
     pub(super) sha256: Option<Sha256Digest>,
     /// For a script: its interpreters, as far as somebody other than root could change them, or where their names lead.
     pub(super) interpreters: Vec<Script>,
+    /// All of them, open, if they can be.
+    pub(super) opened: Option<Executable>,
 }
 
 impl Program {
@@ -45,7 +47,9 @@ impl Program {
         }
         let parent = path.ancestors().next().unwrap_or("/");
         let keeps_its_name = place.programs.directories().iter().any(|directory| directory.as_str() == parent);
-        Self::pin(if keeps_its_name { path } else { real.clone() }, real, workspace)
+        let path = if keeps_its_name { path } else { real.clone() };
+        let opened = Executable::open(&path).ok();
+        Self::pin(path, real, opened, workspace)
     }
 
     fn search(name: &str, programs: &SearchPath, workspace: &Workspace) -> Result<Self, IntendError> {
@@ -54,15 +58,29 @@ impl Program {
                 "." | ".." => break,
                 _ => directory.join(name)?,
             };
-            if let Some(real) = real_path(&path).filter(|real| !workspace.is_hidden(real) && is_executable(real)) {
-                return Self::pin(path, real, workspace);
+            let opened = match Executable::open(&path) {
+                Err(error) if error.kind == SandboxProcessRunErrorKind::ProgramNotFound => continue,
+                // What cannot be opened now is refused when it is to run.
+                opened => opened.ok(),
+            };
+            let real = match &opened {
+                Some(opened) => Some(opened.program().real_path().clone()),
+                None => real_path(&path).filter(is_executable),
+            };
+            if let Some(real) = real.filter(|real| !workspace.is_hidden(real)) {
+                return Self::pin(path, real, opened, workspace);
             }
         }
         let searched: Vec<&str> = programs.directories().iter().map(AbsolutePath::as_str).collect();
         Err(IntendError::ProgramNotFound { name: name.to_owned(), searched: searched.join(":") })
     }
 
-    fn pin(path: AbsolutePath, real: AbsolutePath, workspace: &Workspace) -> Result<Self, IntendError> {
+    fn pin(
+        path: AbsolutePath,
+        real: AbsolutePath,
+        opened: Option<Executable>,
+        workspace: &Workspace,
+    ) -> Result<Self, IntendError> {
         let is_changeable = is_anybodys(&real, workspace) || (path != real && is_changeable(Path::new(path.as_str())));
         let sha256 = if is_changeable {
             let digest = digest_of_file(&real, LARGEST_PROGRAM)?;
@@ -70,13 +88,11 @@ impl Program {
         } else {
             None
         };
-        // What cannot be opened now is refused when it is to run.
-        let opened = Executable::open(&path).ok();
         let interpreters = opened.iter().flat_map(Executable::interpreters);
         let interpreters = interpreters.filter_map(|file| pin_interpreter(file, workspace).transpose());
         let interpreters = interpreters.collect::<Result<_, _>>()?;
         let leads_to = (path != real).then_some(real);
-        Ok(Self { path, leads_to, sha256, interpreters })
+        Ok(Self { path, leads_to, sha256, interpreters, opened })
     }
 
     /// The file names that the program is known by.

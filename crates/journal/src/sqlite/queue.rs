@@ -158,6 +158,8 @@ impl Queue {
         drop(state);
         if wakes {
             self.woken.notify_one();
+            // It may have been put behind this thread, and what comes next here can wait for the sync.
+            std::thread::yield_now();
         }
         Ok(())
     }
