@@ -210,7 +210,9 @@ pub async fn next_tools() -> Vec<Pid> {
 async fn within_reason(mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(20), "that does not come about");
+        let family = || children_of(&pids(&children_of(&[std::process::id()])));
+        let own = || children_of(&[std::process::id()]);
+        assert!(began.elapsed() < Duration::from_secs(20), "that does not come about: {:?} {:?}", own(), family());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
