@@ -98,6 +98,25 @@ async fn a_call_that_is_cancelled_while_its_start_is_written_is_attested_and_run
     assert_eq!((lab.read("marker"), lab.used(lab.run).await.calls), (None, 1));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_conduct_panics_is_attested_and_gives_back_its_budget() {
+    let faults = Arc::new(Faults::default());
+    let lab = Plan::default().policies(ALLOW_ALL).faults(&faults).open().await;
+    lab.gate.recover().await.unwrap();
+    let call = lab.command(["true"]);
+    let id = call.call;
+    let mut first = true;
+    faults.fail_commits(move |transaction| {
+        assert!(!(has(transaction, RecordKind::ToolAttested) && std::mem::take(&mut first)), "a failure on the way");
+        None
+    });
+    assert_eq!(lab.gate.run(call).await.unwrap_err().code(), "internal");
+    let last = lab.story(id).await.pop();
+    assert_eq!(last, Some(RecordKind::ToolAttested));
+    assert!(lab.used(lab.run).await.wall_ms < 10_000, "what it did not use is given back");
+    lab.gate.run(lab.command(["true"])).await.unwrap();
+}
+
 // ---- Budgets ---------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]

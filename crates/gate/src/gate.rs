@@ -10,11 +10,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    future::Future,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -330,9 +333,13 @@ impl Gate {
         let mut policies = inner.policies.subscribe();
         // Policies may have changed while no daemon ran.
         policies.mark_changed();
+        let gate = self.clone();
         tokio::spawn(async move {
-            let _leave = leave;
-            let _ = inner.await_answer(question, &waiter, Ear { cancel, policies }).await;
+            let outcome = unless_it_panics(inner.await_answer(question, &waiter, Ear { cancel, policies })).await;
+            drop(leave);
+            if outcome.is_none() {
+                let _told_nobody = gate.tidy_after_a_panic().await;
+            }
         });
     }
 
@@ -375,13 +382,28 @@ impl Gate {
             let _ = done.send(Err(Refusal::Stopping { goes_on: false }));
             return (cancel, finished);
         }
+        let gate = self.clone();
         tokio::spawn(async move {
-            let outcome = inner.conduct(proposal, (handle, place), durable).await;
+            let outcome = unless_it_panics(inner.conduct(proposal, (handle, place), durable)).await;
             drop(leave);
+            let outcome = match outcome {
+                Some(outcome) => outcome,
+                None => Err(gate.tidy_after_a_panic().await),
+            };
             let _ = done.send(outcome);
         });
         (cancel, finished)
     }
+}
+
+/// What comes of something, or nothing if it panics. A call that was begun must not be forgotten by that.
+async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
 }
 
 /// A call that was accepted.

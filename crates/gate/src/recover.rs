@@ -85,6 +85,14 @@ impl Gate {
         });
     }
 
+    /// Ends a call whose conduct panicked, which nobody conducts any more.
+    pub(crate) async fn tidy_after_a_panic(&self) -> Refusal {
+        match self.tidy().await {
+            Ok(()) => internal("conducting the call failed"),
+            Err(refusal) => refusal,
+        }
+    }
+
     /// Ends calls that nobody conducts, though this daemon is alive.
     async fn tidy(&self) -> Result<(), Refusal> {
         let node = self.inner.store.node();
@@ -102,7 +110,8 @@ impl Gate {
                 match (state, asked) {
                     (CallState::Started, _) => self.inner.interrupt(&row).await?,
                     (_, Some(asked)) if matches!(asked.state, ApprovalState::Pending | ApprovalState::Approved) => {
-                        let cause = CancelCause::Withdrawn("the journal was in trouble when it was asked".to_owned());
+                        let cause =
+                            CancelCause::Withdrawn("the daemon or its journal failed while it was asked".to_owned());
                         self.inner.withdraw(&asked, ApprovalState::Cancelled, &cause.to_string()).await?;
                     }
                     _ => self.inner.discard(&row).await?,
