@@ -4,14 +4,13 @@
 //! told while it runs. Does not: decide, ask or record. Whoever holds no [`Permit`] runs nothing.
 
 use std::{
-    os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Ended, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
+    Aftermath, Ended, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
     SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
 };
 use palyra_types::{
@@ -20,7 +19,10 @@ use palyra_types::{
 };
 use rustix::fs::ResolveFlags;
 use serde_json::Value;
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{broadcast, watch},
+};
 
 use crate::{
     action::CallAction,
@@ -58,24 +60,36 @@ impl Executor {
     pub(crate) async fn prepare(&self, work: &Work, plan: &Plan, reserved: Charge) -> Option<PreparedProcess> {
         match (work, plan) {
             (Work::Process(work), Plan::Process { tier: SandboxTier::B, process }) if work.scripts.is_empty() => {
-                Some(self.ready(work, process, reserved).await?)
+                let (runner, workspace) = (Arc::clone(&self.runner), self.workspace.clone());
+                let (work, process, runtime) = (work.clone(), process.clone(), Handle::current());
+                // By another thread: this one rests, so that the kernel's own work for the sync does not wait for it.
+                let prepared = tokio::task::spawn_blocking(move || {
+                    runtime.block_on(ready(&runner, workspace.as_deref(), &work, (&process, reserved)))
+                });
+                prepared.await.ok()?
             }
             _ => None,
         }
     }
+}
 
-    /// A process that only has to be let go; nothing if its working directory is not there any more.
-    async fn ready(&self, work: &ProcessWork, plan: &ProcessPlan, reserved: Charge) -> Option<PreparedProcess> {
-        let directory = working_directory(work, self)?;
-        let input = RunInput {
-            deadline: Some(Duration::from_millis(reserved.wall_ms)),
-            program: program_files(work),
-            directory: Some(directory),
-            executable: work.opened.0.clone(),
-            stdin: work.stdin.clone(),
-        };
-        Some(self.runner.prepare(plan, input).await)
-    }
+/// A process that only has to be let go; nothing if its working directory is not there any more.
+async fn ready(
+    runner: &SandboxProcessRunner,
+    workspace: Option<&Workspace>,
+    work: &ProcessWork,
+    (plan, reserved): (&ProcessPlan, Charge),
+) -> Option<PreparedProcess> {
+    // Opened beneath the workspace as that was opened, whatever its path leads to by now.
+    let directory = workspace?.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()?;
+    let input = RunInput {
+        deadline: Some(Duration::from_millis(reserved.wall_ms)),
+        program: program_files(work),
+        directory: Some(directory),
+        executable: work.opened.0.clone(),
+        stdin: work.stdin.clone(),
+    };
+    Some(runner.prepare(plan, input).await)
 }
 
 /// What the daemon knows about itself.
@@ -110,6 +124,8 @@ pub struct Executed {
     pub(crate) layers: Vec<String>,
     pub(crate) not_enforced: Option<&'static str>,
     pub(crate) ran: Duration,
+    /// Kept until it is attested.
+    pub(crate) _aftermath: Option<Aftermath>,
 }
 
 impl Executed {
@@ -123,6 +139,7 @@ impl Executed {
             layers: Vec::new(),
             not_enforced: None,
             ran: Duration::ZERO,
+            _aftermath: None,
         }
     }
 }
@@ -180,7 +197,7 @@ async fn run_process(
     let prepared = executor.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
     let prepared = match prepared {
         Some(prepared) => Some(prepared),
-        None => executor.ready(&work, plan, facts.reserved).await,
+        None => ready(&executor.runner, executor.workspace.as_deref(), &work, (plan, facts.reserved)).await,
     };
     let started = match prepared {
         Some(Ok(prepared)) => prepared.start().await,
@@ -213,6 +230,7 @@ async fn run_process(
             }
         }
     }
+    let aftermath = Some(running.aftermath());
     let outcome = running.outcome().await;
     let (ending, detail) = ending(outcome.ended);
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
@@ -225,12 +243,8 @@ async fn run_process(
         layers,
         not_enforced: Some(TIER_B_DOES_NOT),
         ran: Duration::ZERO,
+        _aftermath: aftermath,
     }
-}
-
-/// The working directory, opened beneath the workspace as that was opened, whatever its path leads to by now.
-fn working_directory(work: &ProcessWork, executor: &Executor) -> Option<OwnedFd> {
-    executor.workspace.as_ref()?.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()
 }
 
 /// The program and its interpreters, as they were decided about.
@@ -309,6 +323,7 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         layers: vec!["openat2_beneath_workspace".to_owned()],
         not_enforced: None,
         ran: Duration::ZERO,
+        _aftermath: None,
     }
 }
 

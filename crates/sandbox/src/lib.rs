@@ -49,5 +49,5 @@ pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};
 pub use ownership::is_changeable;
 pub use plan::{EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan};
 pub use runner::{Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
-pub use running::{RunningProcess, Stopper};
+pub use running::{Aftermath, RunningProcess, Stopper};
 pub use stream::{OutputChunk, OutputStream};

@@ -31,7 +31,7 @@ use crate::{
     outcome::{Ended, Layer, Outcome},
     plan::{EgressHost, Limits, ProcessPlan},
     protocol::{self, MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
-    running::{RunningProcess, Stopper},
+    running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
     stream::{OutputChunk, OutputStream, Stream},
     supervision::{self, Supervision},
     walls::{Found, Walls},
@@ -224,27 +224,20 @@ impl Prepared {
         let Given { ends, walls, .. } = given;
         let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
         let begun = supervision.begin(orders, unsent).await;
-        // Off the runtime: starting a process takes a while.
-        let refill = move || tokio::spawn(off_the_runtime(move || inits.refill(walls)));
-        let begun = match begun {
-            Ok(begun) => begun,
-            Err(error) => {
-                refill();
-                return Err(error);
-            }
-        };
+        let aftermath = Aftermath::new(move || inits.refill(walls));
+        let begun = begun?;
         let (outcome_sender, outcome) = oneshot::channel();
+        let not_before = aftermath.clone();
         tokio::spawn(async move {
             let accompany = begun.run(outcome_sender);
             tokio::pin!(accompany);
-            // A short program has the machine to itself. Another init waits for whoever comes meanwhile.
-            let short = tokio::time::timeout(SHORT, &mut accompany).await.is_ok();
-            refill();
-            if !short {
+            // A short program has the machine to itself, and so has what comes of it. Another init waits for whoever comes meanwhile.
+            if tokio::time::timeout(SHORT, &mut accompany).await.is_err() {
+                not_before.now();
                 accompany.await;
             }
         });
-        Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)) })
+        Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)), aftermath })
     }
 }
 
@@ -266,12 +259,6 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
         Ok(Some(compared)) => compared,
         _ => Err(Error::new(Kind::SpawnFailed, "the program could not be compared")),
     }
-}
-
-/// Does something that takes a while. Belongs in a task of its own: where no thread can be started, the runtime panics, and what
-/// accompanies a program must not end by that.
-async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// The inits of a runner: some that wait, so that a call finds one started, and the next call too, while that one is replaced.

@@ -1,8 +1,14 @@
 //! A process that runs: its output as it comes, a way to stop it, and its outcome.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot, watch},
+};
 
 use crate::{
     outcome::{Captured, Ended, Outcome, StopCause, Usage},
@@ -16,9 +22,17 @@ pub struct RunningProcess {
     pub(crate) output: mpsc::Receiver<OutputChunk>,
     pub(crate) outcome: oneshot::Receiver<Outcome>,
     pub(crate) stop: Stopper,
+    pub(crate) aftermath: Aftermath,
 }
 
 impl RunningProcess {
+    /// What is left to do when the process has ended. Whoever has something to do about its end keeps this until that is done, so that the
+    /// two do not get into each other's way.
+    #[must_use]
+    pub fn aftermath(&self) -> Aftermath {
+        self.aftermath.clone()
+    }
+
     /// The next piece of output, or `None` when both streams have ended.
     ///
     /// A reader that falls behind by more than the channel holds misses pieces, which the outcome counts and still has. Dropping
@@ -73,4 +87,54 @@ impl Stopper {
             first
         });
     }
+}
+
+/// What is left to do when a process has ended: once, when nobody keeps this any more.
+#[derive(Clone)]
+pub struct Aftermath {
+    _kept: Arc<Last>,
+    work: Arc<Pending>,
+}
+
+type Pending = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
+/// Whoever drops it last sees to the work.
+struct Last(Arc<Pending>);
+
+impl Aftermath {
+    pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        let work: Arc<Pending> = Arc::new(Mutex::new(Some(Box::new(work))));
+        Self { _kept: Arc::new(Last(Arc::clone(&work))), work }
+    }
+
+    /// Does it now, unless it is done.
+    pub(crate) fn now(&self) {
+        see_to(&self.work);
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        see_to(&self.0);
+    }
+}
+
+impl fmt::Debug for Aftermath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Aftermath")
+    }
+}
+
+/// Off the runtime, as it takes a while. Without a runtime it is left to the next call.
+fn see_to(work: &Pending) {
+    let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let (Some(work), Ok(runtime)) = (work, Handle::try_current()) {
+        runtime.spawn(off_the_runtime(work));
+    }
+}
+
+/// Does something that takes a while. Belongs in a task of its own: where no thread can be started, the runtime panics, and what
+/// accompanies a program must not end by that.
+pub(crate) async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
 }
