@@ -460,7 +460,7 @@ fn status(file: i32, path: &CStr, flags: usize) -> Result<Statx, Errno> {
     Ok(found)
 }
 
-// ---- Limits, filters and Landlock -------------------------------------------------------------------------------------------------
+// ---- Limits, filters and Landlock ----------------------------------------------------------------------------------------
 
 /// The hard limit of a resource.
 pub fn hard_limit(resource: i32) -> Result<u64, Errno> {

@@ -227,13 +227,13 @@ impl Prepared {
         let aftermath = Aftermath::new(move || inits.refill(walls));
         let begun = begun?;
         let (outcome_sender, outcome) = oneshot::channel();
-        let not_before = aftermath.clone();
+        let refill = aftermath.clone();
         tokio::spawn(async move {
             let accompany = begun.run(outcome_sender);
             tokio::pin!(accompany);
             // A short program has the machine to itself, and so has what comes of it. Another init waits for whoever comes meanwhile.
             if tokio::time::timeout(SHORT, &mut accompany).await.is_err() {
-                not_before.now();
+                refill.now();
                 accompany.await;
             }
         });

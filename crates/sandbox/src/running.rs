@@ -91,45 +91,40 @@ impl Stopper {
 
 /// What is left to do when a process has ended: once, when nobody keeps this any more.
 #[derive(Clone)]
-pub struct Aftermath {
-    _kept: Arc<Last>,
-    work: Arc<Pending>,
-}
+pub struct Aftermath(Arc<Pending>);
 
-type Pending = Mutex<Option<Box<dyn FnOnce() + Send>>>;
-
-/// Whoever drops it last sees to the work.
-struct Last(Arc<Pending>);
+struct Pending(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Aftermath {
     pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        let work: Arc<Pending> = Arc::new(Mutex::new(Some(Box::new(work))));
-        Self { _kept: Arc::new(Last(Arc::clone(&work))), work }
+        Self(Arc::new(Pending(Mutex::new(Some(Box::new(work))))))
     }
 
     /// Does it now, unless it is done.
     pub(crate) fn now(&self) {
-        see_to(&self.work);
+        self.0.see_to_it();
     }
 }
 
-impl Drop for Last {
+impl Pending {
+    /// Off the runtime, as it takes a while. Without a runtime it is left to the next call.
+    fn see_to_it(&self) {
+        let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(work), Ok(runtime)) = (work, Handle::try_current()) {
+            runtime.spawn(off_the_runtime(work));
+        }
+    }
+}
+
+impl Drop for Pending {
     fn drop(&mut self) {
-        see_to(&self.0);
+        self.see_to_it();
     }
 }
 
 impl fmt::Debug for Aftermath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Aftermath")
-    }
-}
-
-/// Off the runtime, as it takes a while. Without a runtime it is left to the next call.
-fn see_to(work: &Pending) {
-    let work = work.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let (Some(work), Ok(runtime)) = (work, Handle::try_current()) {
-        runtime.spawn(off_the_runtime(work));
     }
 }
 
