@@ -2,14 +2,43 @@
 //!
 //! Guarantees: every document carries the version of its form, and there is one shape for errors. Does not: think. What the fields
 //! hold is decided elsewhere; this crate only spells it.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | calls and receipts | [`call`] |
+//! | questions and answers | [`approval`] |
+//! | budgets | [`run`] |
+//! | event streams | [`event`] |
+//! | records and proofs | [`journal`] |
+//! | policies, explanations, replays | [`policy`] |
+//! | tools, postures, workspaces | [`tool`] |
+//! | signing in to the console | [`console`] |
+//! | errors | [`error`] |
+//! | how all of it looks in OpenAPI | [`schema`] |
 
+pub mod approval;
+pub mod call;
+pub mod console;
 pub mod document;
 pub mod error;
+pub mod event;
 pub mod health;
+pub mod journal;
+pub mod policy;
+pub mod run;
+pub mod schema;
+pub mod tool;
 
 pub use document::Document;
 pub use error::{ErrorBody, ErrorDetail};
+pub use event::Event;
 pub use health::Health;
 
 /// Where the local listener is unless the configuration says otherwise.
+pub const DEFAULT_LOCAL: &str = "127.0.0.1:7717";
+
+/// Where the control listener is unless the configuration says otherwise.
+pub const DEFAULT_CONTROL: &str = "127.0.0.1:7718";
+
+/// Where the local listener is unless the configuration says otherwise, as an address.
 pub const DEFAULT_LOCAL_URL: &str = "http://127.0.0.1:7717";

@@ -26,6 +26,7 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
                 message: format!("{}: {}", failure.what, failure.cause),
                 help: Some(failure.help.clone()),
                 request_id: None,
+                call: None,
             },
         };
         terminal.document("error", Form { body, findings: &failure.findings });

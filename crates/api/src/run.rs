@@ -1,0 +1,49 @@
+//! Runs: tasks with a budget.
+
+use palyra_types::id::{RunId, SessionId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// A run to be opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NewRun {
+    /// The conversation it belongs to. Without one it is a new conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Ulid>)]
+    pub session: Option<SessionId>,
+    /// What it may use, if less than the configuration allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Amount>,
+}
+
+/// A run as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Run {
+    /// The run.
+    #[schema(value_type = schema::Ulid)]
+    pub id: RunId,
+    /// Its conversation.
+    #[schema(value_type = schema::Ulid)]
+    pub session: SessionId,
+    /// Who opened it.
+    pub principal: String,
+    /// What it may use.
+    pub limits: Amount,
+    /// What it has used, what running calls may use included.
+    pub used: Amount,
+}
+
+/// An amount of what a budget bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Amount {
+    /// Calls.
+    pub calls: u64,
+    /// Milliseconds that calls run for, all together.
+    pub wall_ms: u64,
+    /// Bytes that calls print, all together.
+    pub output_bytes: u64,
+}

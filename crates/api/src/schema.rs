@@ -1,0 +1,33 @@
+//! How names and numbers of the vocabulary look in the OpenAPI document. Nothing here is ever built; `palyra-types` parses the real ones.
+
+use utoipa::ToSchema;
+
+/// An id: a ULID, 26 characters of Crockford's base 32, so that ids sort by the time they were made.
+#[derive(ToSchema)]
+#[schema(pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$", example = "01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")]
+pub struct Ulid(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// A SHA-256 digest in hexadecimal.
+#[derive(ToSchema)]
+#[schema(pattern = "^[0-9a-f]{64}$")]
+pub struct Digest(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// A moment, as RFC 3339 in UTC.
+#[derive(ToSchema)]
+#[schema(format = DateTime)]
+pub struct Time(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// A name, such as `process.run`.
+#[derive(ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}$")]
+pub struct Name(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// Whoever asks, as `kind:name`.
+#[derive(ToSchema)]
+#[schema(example = "agent:local")]
+pub struct PrincipalText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// An absolute path without `.`, `..` or empty parts.
+#[derive(ToSchema)]
+#[schema(example = "/home/ada/shop")]
+pub struct Path(#[expect(dead_code, reason = "it is there to be described")] String);
