@@ -30,7 +30,7 @@ use crate::{
     attest::{Completed, Ending, Receipt, ToolAttestation},
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
-    gate::{Cancel, Inner, Settings, internal},
+    gate::{Cancel, Inner, internal},
     output::Kept,
     permit::{Approver, CallFacts, Permit},
     plan::Plan,
@@ -38,6 +38,7 @@ use crate::{
     proposal::ToolProposal,
     question::Ear,
     refusal::Refusal,
+    settings::Settings,
     tool::{self, Intent, ToolDefinition},
     workspace::Workspace,
 };

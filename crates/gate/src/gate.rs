@@ -26,11 +26,11 @@ use palyra_journal::{
     CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
     state::{Change, Charge, PostureRow, RunRow, Waiting},
 };
-use palyra_policy::{Engine, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Verdict};
+use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunner, StopCause};
 use palyra_types::{
-    AbsolutePath, Action, Clock, Entropy, ObjectId, ObjectKind, Posture, Principal, Resource, SandboxTier, Timestamp,
-    ToolName, WorkspaceName,
+    AbsolutePath, Action, Channel, Clock, Entropy, ObjectId, ObjectKind, Posture, Principal, Resource, SandboxTier,
+    Timestamp, ToolName,
     id::{CallId, RunId, SessionId},
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
@@ -45,10 +45,10 @@ use crate::{
     proposal::ToolProposal,
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
-    tool::SearchPath,
+    settings::Settings,
     tools::Registry,
     waiting::Waiters,
-    workspace::{Workspace, WorkspaceError},
+    workspace::WorkspaceError,
 };
 
 /// The gate. Cheap to clone; all clones are one gate.
@@ -83,14 +83,6 @@ pub(crate) struct Inner {
     left: Notify,
     /// The latest time that is known to have been.
     recorded: AtomicI64,
-}
-
-/// What the configuration says, with everything in it opened and worked out.
-pub(crate) struct Settings {
-    pub(crate) config: GateConfig,
-    pub(crate) evaluation: PolicyEvaluationConfig,
-    pub(crate) workspaces: HashMap<WorkspaceName, Arc<Workspace>>,
-    pub(crate) programs: SearchPath,
 }
 
 /// What a gate is made of.
@@ -277,6 +269,38 @@ impl Gate {
         &self.inner.store
     }
 
+    /// What decides.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// Randomness.
+    #[must_use]
+    pub fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.inner.entropy
+    }
+
+    /// Whether policy lets somebody do something that is no call. Where it would ask, it does not.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn may(
+        &self,
+        by: &Principal,
+        action: Action,
+        resource: Resource,
+        channel: Option<Channel>,
+    ) -> Result<(), Refusal> {
+        self.inner.may(by, action, resource, channel)
+    }
+
     /// Tells the gate that other policies are in force. Calls that wait are decided anew, and those that are denied now are withdrawn.
     ///
     /// # Errors
@@ -296,7 +320,7 @@ impl Gate {
     /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
     pub async fn set_posture(&self, setting: &PostureSetting, by: &Principal) -> Result<(), Refusal> {
         let inner = &self.inner;
-        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()))?;
+        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()), None)?;
         let PostureSetting { layer, key, tool, posture } = setting;
         let told = by.to_string();
         let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
@@ -443,9 +467,9 @@ impl Inner {
     }
 
     /// Whether policy lets somebody do something that is no call.
-    pub(crate) fn may(&self, by: &Principal, action: Action, resource: Resource) -> Result<(), Refusal> {
+    fn may(&self, by: &Principal, action: Action, resource: Resource, channel: Option<Channel>) -> Result<(), Refusal> {
         let request = PolicyRequest { principal: by.clone(), action, resource };
-        let context = PolicyRequestContext::at(self.clock.now());
+        let context = PolicyRequestContext { channel, ..PolicyRequestContext::at(self.clock.now()) };
         let decision = self.engine.decide(&request, &context, &self.settings.load().evaluation);
         match decision.verdict {
             Verdict::Allow => Ok(()),
@@ -456,7 +480,7 @@ impl Inner {
     /// Whether policy lets somebody answer what is asked about this, and so stop it.
     pub(crate) fn may_answer_about(&self, by: &Principal, id: &str) -> Result<(), Refusal> {
         let id = ObjectId::parse(id).map_err(internal)?;
-        self.may(by, Action::ApprovalAnswer, Resource::Object(ObjectKind::Approval, id))
+        self.may(by, Action::ApprovalAnswer, Resource::Object(ObjectKind::Approval, id), None)
     }
 
     /// A record that says this.
@@ -474,19 +498,6 @@ impl Inner {
     #[expect(clippy::unused_self, reason = "tier C is asked for what the machine has")]
     pub(crate) const fn tiers(&self) -> &'static [SandboxTier] {
         &[SandboxTier::B]
-    }
-}
-
-impl Settings {
-    fn new(config: GateConfig, state_directory: &AbsolutePath) -> Result<Self, OpenError> {
-        let evaluation = config.evaluation(state_directory)?;
-        let mut workspaces = HashMap::new();
-        for section in &config.workspace {
-            let workspace = Workspace::open(section.name.clone(), &section.path, state_directory)?;
-            workspaces.insert(section.name.clone(), Arc::new(workspace));
-        }
-        let programs = SearchPath::new(config.sandbox.search_path.clone());
-        Ok(Self { config, evaluation, workspaces, programs })
     }
 }
 

@@ -12,7 +12,7 @@
 //! | what a tool is, and what it would do | [`tool`] |
 //! | the tools there are, one file each | [`tools`] |
 //! | how files are reached | [`workspace`] |
-//! | how a call would run | [`plan`], [`config`] |
+//! | how a call would run | [`plan`], [`config`], `settings` |
 //! | what exactly is approved, run and attested | [`action`] |
 //! | step one: decide | [`decide`], [`posture`] |
 //! | how much is under way at once | `admission` |
@@ -43,6 +43,7 @@ mod reading;
 pub mod recover;
 pub mod refusal;
 pub mod risk;
+mod settings;
 pub mod tool;
 pub mod tools;
 mod waiting;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
-    gate::{Inner, Settings, internal},
+    gate::{Inner, internal},
     plan::{Machine, Plan, Unfit, candidates},
     proposal::ToolProposal,
     refusal::Refusal,
+    settings::Settings,
     tool::{Intent, Place},
     tools::CallError,
     workspace::Workspace,
