@@ -317,6 +317,24 @@ async fn equal_calls_are_answered_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_what_was_not_shown_does_not_count() {
+    let lab = Lab::new().await;
+    let (shown, asked) = (lab.propose(lab.command(["echo", "shown"])), lab.propose(lab.command(["touch", "marker"])));
+    let pending = lab.asked(2).await;
+    let of = |word: &str| pending.iter().find(|prompt| prompt.summary.ends_with(word)).unwrap();
+    let (digest, id, yes) = (of("shown").digest, of("marker").id, Answer::Approve(DecisionScope::Once));
+    let refused = lab.gate.answer_shown(id, digest, &yes, &owner()).await.unwrap_err();
+    assert_eq!((&refused, refused.code()), (&AnswerError::NotShown, "not_shown"));
+    assert_eq!(lab.gate.answer_together_shown(id, digest, &yes, &owner()).await, Err(AnswerError::NotShown));
+    assert_eq!(lab.asked(2).await.len(), 2, "both are pending");
+    lab.gate.answer_shown(id, of("marker").digest, &Answer::Deny(None), &owner()).await.unwrap();
+    let answered = lab.gate.answer_together_shown(of("shown").id, digest, &yes, &owner()).await.unwrap();
+    assert_eq!(answered.len(), 1);
+    assert_eq!(text(&shown.await.unwrap().unwrap()), "shown\n");
+    assert_eq!((asked.await.unwrap().unwrap_err().code(), lab.read("marker")), ("denied_by_person", None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn equal_calls_that_are_answered_together_for_the_session_make_one_grant_to_end() {
     let lab = Lab::new().await;
     let calls: Vec<_> = (0..3).map(|_| lab.propose(lab.command(["echo", "same"]))).collect();

@@ -13,8 +13,8 @@ use palyra_journal::{
 };
 use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_types::{
-    Action, Channel, Clock, DeviceId, ObjectId, ObjectKind, Principal, PrincipalKind, Resource, Timestamp,
-    id::ApprovalId,
+    Action, Channel, Clock, DeviceId, ObjectId, ObjectKind, Principal, PrincipalKind, Resource, Sha256Digest,
+    Timestamp, id::ApprovalId,
 };
 
 use super::{
@@ -96,7 +96,22 @@ impl Gate {
     /// # Errors
     /// When the answer does not count.
     pub async fn answer(&self, id: ApprovalId, answer: &Answer, by: &Answerer) -> Result<ApprovalRecord, AnswerError> {
-        let row = self.inner.store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
+        let row = self.inner.asked(id).await?;
+        self.inner.answer(&row, answer, by).await
+    }
+
+    /// Answers a question as it was shown. Whoever names the wrong question does not answer it by mistake.
+    ///
+    /// # Errors
+    /// When the answer does not count, or this is not the digest of what is asked about.
+    pub async fn answer_shown(
+        &self,
+        id: ApprovalId,
+        shown: Sha256Digest,
+        answer: &Answer,
+        by: &Answerer,
+    ) -> Result<ApprovalRecord, AnswerError> {
+        let row = shown_as(self.inner.asked(id).await?, shown)?;
         self.inner.answer(&row, answer, by).await
     }
 
@@ -111,20 +126,23 @@ impl Gate {
         answer: &Answer,
         by: &Answerer,
     ) -> Result<Vec<ApprovalRecord>, AnswerError> {
-        let store = &self.inner.store;
-        let row = store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))?;
-        let mut answered = vec![self.inner.answer(&row, answer, by).await?];
-        // What stands from here on stands once, so that ending it ends it.
-        let once = Answer::Approve(DecisionScope::Once);
-        let answer = if matches!(answer, Answer::Approve(_)) { &once } else { answer };
-        // The first is answered whatever comes of the others. One that somebody else was quicker with, or that cannot be recorded, is as it
-        // was.
-        for other in store.pending_with(row.digest).await.unwrap_or_default() {
-            if let Ok(record) = self.inner.answer(&other, answer, by).await {
-                answered.push(record);
-            }
-        }
-        Ok(answered)
+        let row = self.inner.asked(id).await?;
+        self.inner.answer_together(&row, answer, by).await
+    }
+
+    /// As [`Self::answer_together`], if this is the digest of what is asked about.
+    ///
+    /// # Errors
+    /// When the answer to the first does not count, or something else was shown.
+    pub async fn answer_together_shown(
+        &self,
+        id: ApprovalId,
+        shown: Sha256Digest,
+        answer: &Answer,
+        by: &Answerer,
+    ) -> Result<Vec<ApprovalRecord>, AnswerError> {
+        let row = shown_as(self.inner.asked(id).await?, shown)?;
+        self.inner.answer_together(&row, answer, by).await
     }
 
     /// Unlocks a session of answering with the PIN.
@@ -179,6 +197,31 @@ impl Gate {
 }
 
 impl Inner {
+    /// A question that there is.
+    async fn asked(&self, id: ApprovalId) -> Result<ApprovalRow, AnswerError> {
+        self.store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))
+    }
+
+    async fn answer_together(
+        &self,
+        row: &ApprovalRow,
+        answer: &Answer,
+        by: &Answerer,
+    ) -> Result<Vec<ApprovalRecord>, AnswerError> {
+        let mut answered = vec![self.answer(row, answer, by).await?];
+        // What stands from here on stands once, so that ending it ends it.
+        let once = Answer::Approve(DecisionScope::Once);
+        let answer = if matches!(answer, Answer::Approve(_)) { &once } else { answer };
+        // The first is answered whatever comes of the others. One that somebody else was quicker with, or that cannot be recorded, is as it
+        // was.
+        for other in self.store.pending_with(row.digest).await.unwrap_or_default() {
+            if let Ok(record) = self.answer(&other, answer, by).await {
+                answered.push(record);
+            }
+        }
+        Ok(answered)
+    }
+
     async fn answer(&self, row: &ApprovalRow, answer: &Answer, by: &Answerer) -> Result<ApprovalRecord, AnswerError> {
         if row.state != ApprovalState::Pending {
             return Err(AnswerError::TooLate(row.state));
@@ -399,6 +442,11 @@ fn cover(document: &ApprovalDocument, pattern: Pattern) -> Result<Cover, Pattern
     Cover::of(pattern, &document.prompt.work, document.intent)
 }
 
+/// The question, if it is about what was shown.
+fn shown_as(row: ApprovalRow, shown: Sha256Digest) -> Result<ApprovalRow, AnswerError> {
+    if row.digest == shown { Ok(row) } else { Err(AnswerError::NotShown) }
+}
+
 pub(crate) fn read(row: &ApprovalRow) -> Result<ApprovalDocument, Refusal> {
     serde_json::from_str(&row.document)
         .map_err(|error| internal(format!("the approval {} cannot be read: {error}", row.id)))
@@ -442,6 +490,9 @@ pub enum AnswerError {
         /// How long it can be.
         longest: u32,
     },
+    /// What they were shown is not what is asked about.
+    #[error("what is asked about is not what was shown")]
+    NotShown,
     /// What was refused may be on disk all the same, and then it counts.
     #[error("whether the answer counts is not known, because it could not be recorded: {0}")]
     Unsure(Trouble),
@@ -451,6 +502,26 @@ pub enum AnswerError {
 }
 
 impl AnswerError {
+    /// A word for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "unknown_approval",
+            Self::TooLate(_) => "too_late",
+            Self::Agent => "agent_may_not_answer",
+            Self::Own => "own_call",
+            Self::Policy(_) => "denied_by_policy",
+            Self::PinNeeded => "pin_needed",
+            Self::NoPin => "no_pin",
+            Self::Presence(_) => "wrong_pin",
+            Self::Pattern(_) => "bad_pattern",
+            Self::Timebox { .. } => "bad_timebox",
+            Self::NotShown => "not_shown",
+            Self::Unsure(_) => "unsure",
+            Self::Refused(refusal) => refusal.code(),
+        }
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn advice(&self) -> String {
@@ -465,6 +536,7 @@ impl AnswerError {
             Self::Presence(_) => "try again with the right PIN".to_owned(),
             Self::Pattern(_) => "approve it exactly instead".to_owned(),
             Self::Timebox { .. } => "choose another time".to_owned(),
+            Self::NotShown => "look at the approval again, and answer what it shows".to_owned(),
             Self::Unsure(_) => {
                 "look at the approval once the journal can be written, and answer again if it is pending".to_owned()
             }
