@@ -168,8 +168,10 @@ async fn output_is_told_while_a_call_runs() {
     let running = lab.propose(call);
     let first = live.recv().await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(1_500), "it came only after {:?}", begun.elapsed());
-    assert_eq!((first.call, &first.bytes[..]), (id, &b"first\n"[..]));
+    assert_eq!((first.call, first.offset, &first.bytes[..]), (id, 0, &b"first\n"[..]));
     assert_eq!(text(&running.await.unwrap().unwrap()), "first\nsecond\n");
+    let second = live.recv().await.unwrap();
+    assert_eq!((second.offset, &second.bytes[..]), (6, &b"second\n"[..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,8 +10,8 @@ use std::{
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Ended, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput, SandboxProcessRunError,
-    SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
+    Aftermath, Ended, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput,
+    SandboxProcessRunError, SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -109,6 +109,8 @@ pub struct LiveOutput {
     pub call: CallId,
     /// Standard output or standard error.
     pub stream: OutputStream,
+    /// Where in that stream the piece begins. Whoever fell behind sees the gap by this.
+    pub offset: u64,
     /// What it said.
     pub bytes: Arc<[u8]>,
 }
@@ -219,8 +221,9 @@ async fn run_process(
             chunk = running.next_output() => match chunk {
                 Some(chunk) => {
                     // Nobody may be listening.
-                    let bytes = chunk.bytes.into();
-                    let _ = executor.live.send(LiveOutput { session, run, call, stream: chunk.stream, bytes });
+                    let OutputChunk { stream, offset, bytes } = chunk;
+                    let told = LiveOutput { session, run, call, stream, offset, bytes: bytes.into() };
+                    let _ = executor.live.send(told);
                 }
                 None => break,
             },

@@ -15,6 +15,8 @@ use crate::outcome::Captured;
 pub struct OutputChunk {
     /// Where it was written.
     pub stream: OutputStream,
+    /// Where in its stream it begins. Whoever missed a piece sees it by this.
+    pub offset: u64,
     /// The bytes, which may end in the middle of a character.
     pub bytes: Vec<u8>,
 }
@@ -93,9 +95,10 @@ impl Stream {
         if kept.is_empty() {
             return;
         }
+        let offset = length(&self.captured.bytes);
         self.captured.bytes.extend_from_slice(kept);
         match self.live.try_reserve() {
-            Ok(place) => place.send(OutputChunk { stream: self.which, bytes: kept.to_vec() }),
+            Ok(place) => place.send(OutputChunk { stream: self.which, offset, bytes: kept.to_vec() }),
             Err(mpsc::error::TrySendError::Full(())) => self.captured.not_streamed += length(kept),
             // Nobody listens, and nobody misses anything.
             Err(mpsc::error::TrySendError::Closed(())) => {}

@@ -49,7 +49,7 @@ async fn output_comes_while_the_program_still_runs() {
     let lab = Lab::new();
     let mut running = lab.start(&lab.shell("echo first; echo second >&2; sleep 60")).await;
     let (one, other) = (running.next_output().await.unwrap(), running.next_output().await.unwrap());
-    let chunk = |stream, bytes: &[u8]| OutputChunk { stream, bytes: bytes.to_vec() };
+    let chunk = |stream, bytes: &[u8]| OutputChunk { stream, offset: 0, bytes: bytes.to_vec() };
     // The two streams have no order between them.
     let chunks = if one.stream == OutputStream::Stdout { [one, other] } else { [other, one] };
     assert_eq!(chunks, [chunk(OutputStream::Stdout, b"first\n"), chunk(OutputStream::Stderr, b"second\n")]);
@@ -77,15 +77,18 @@ async fn a_reader_that_sleeps_misses_pieces_and_the_outcome_none() {
     plan.limits.output_bytes = 32 << 20;
     let mut running = lab.start(&plan).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let mut live = 0;
+    let (mut live, mut missed, mut end) = (0, 0, 0);
     while let Some(chunk) = running.next_output().await {
+        missed += chunk.offset - end;
         live += chunk.bytes.len() as u64;
+        end = chunk.offset + chunk.bytes.len() as u64;
         tokio::time::sleep(Duration::from_micros(100)).await;
     }
     let outcome = running.outcome().await;
     assert_eq!((outcome.ended, outcome.stdout.bytes.len()), (Ended::Exited(0), 20_000_000));
     assert!(outcome.stdout.not_streamed > 0, "all of it was streamed");
     assert_eq!(live + outcome.stdout.not_streamed, 20_000_000);
+    assert_eq!(missed + (20_000_000 - end), outcome.stdout.not_streamed, "a gap is not where the offsets say");
 }
 
 #[tokio::test]
