@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use palyra_types::Principal;
@@ -17,10 +17,15 @@ use crate::config::CallsConfig;
 
 /// Who has how much under way.
 pub(crate) struct Admission {
-    config: CallsConfig,
     running: Arc<Semaphore>,
     reading: Arc<Semaphore>,
-    shares: Mutex<HashMap<String, Share>>,
+    shares: Mutex<Shares>,
+}
+
+/// What every principal has under way, and may have.
+struct Shares {
+    config: CallsConfig,
+    of: HashMap<String, Share>,
 }
 
 /// What one principal has under way.
@@ -36,22 +41,36 @@ struct Share {
 impl Admission {
     pub(crate) fn new(config: CallsConfig) -> Arc<Self> {
         Arc::new(Self {
-            config,
             running: Arc::new(Semaphore::new(size(config.most_running))),
             reading: Arc::new(Semaphore::new(READING)),
-            shares: Mutex::default(),
+            shares: Mutex::new(Shares { config, of: HashMap::new() }),
         })
+    }
+
+    /// Other bounds hold from now on. What runs goes on; a narrower bound holds once enough of it is over, and behind those that wait for
+    /// their turn already.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn resize(&self, config: CallsConfig) {
+        let mut shares = self.shares();
+        let known = std::mem::replace(&mut shares.config, config);
+        adjust(&self.running, size(known.most_running), size(config.most_running));
+        for share in shares.of.values() {
+            adjust(&share.running, size(known.most_running_of_one), size(config.most_running_of_one));
+        }
     }
 
     /// Lets a call of this principal in, unless it has too many under way; then says how many may be.
     pub(crate) fn enter(self: &Arc<Self>, principal: &Principal) -> Result<Place, usize> {
-        let most = size(self.config.most_under_way_of_one);
         let kept = self.keep(principal);
-        let entered = self.with(&kept.name, |share| {
+        let mut shares = self.shares();
+        let most = size(shares.config.most_under_way_of_one);
+        let entered = shares.of.get_mut(&kept.name).is_some_and(|share| {
             let fits = share.under_way < most;
             share.under_way += usize::from(fits);
             fits
         });
+        drop(shares);
         if entered { Ok(Place { kept }) } else { Err(most) }
     }
 
@@ -82,11 +101,12 @@ impl Admission {
 
     fn keep(self: &Arc<Self>, principal: &Principal) -> Kept {
         let name = principal.to_string();
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let share = shares.entry(name.clone()).or_insert_with(|| Share {
+        let mut shares = self.shares();
+        let most_running = size(shares.config.most_running_of_one);
+        let share = shares.of.entry(name.clone()).or_insert_with(|| Share {
             under_way: 0,
             users: 0,
-            running: Arc::new(Semaphore::new(size(self.config.most_running_of_one))),
+            running: Arc::new(Semaphore::new(most_running)),
             reading: Arc::new(Semaphore::new(READING_OF_ONE)),
         });
         share.users += 1;
@@ -94,12 +114,8 @@ impl Admission {
         Kept { running, reading, admission: Arc::clone(self), name }
     }
 
-    fn with<T>(&self, name: &str, change: impl FnOnce(&mut Share) -> T) -> T
-    where
-        T: Default,
-    {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.get_mut(name).map(change).unwrap_or_default()
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +126,9 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.kept.admission.with(&self.kept.name, |share| share.under_way = share.under_way.saturating_sub(1));
+        if let Some(share) = self.kept.admission.shares().of.get_mut(&self.kept.name) {
+            share.under_way = share.under_way.saturating_sub(1);
+        }
     }
 }
 
@@ -131,13 +149,23 @@ struct Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let mut shares = self.admission.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = shares.get_mut(&self.name) {
+        let mut shares = self.admission.shares();
+        if let Some(share) = shares.of.get_mut(&self.name) {
             share.users = share.users.saturating_sub(1);
             if share.users == 0 {
-                shares.remove(&self.name);
+                shares.of.remove(&self.name);
             }
         }
+    }
+}
+
+/// Gives out more turns, or takes some away as they come back. Turns are given in order, so nobody gets one meanwhile who came later.
+fn adjust(turns: &Arc<Semaphore>, known: usize, wanted: usize) {
+    turns.add_permits(wanted.saturating_sub(known));
+    let fewer = u32::try_from(known.saturating_sub(wanted)).unwrap_or(u32::MAX);
+    if fewer > 0 {
+        let taken = Arc::clone(turns).acquire_many_owned(fewer);
+        tokio::spawn(async move { taken.await.map(OwnedSemaphorePermit::forget) });
     }
 }
 
@@ -205,6 +233,33 @@ mod tests {
             let _place = admission.enter(&agent).ok().unwrap();
             let _turn = admission.turn(&agent).await.unwrap();
         }
-        assert!(admission.shares.lock().unwrap().is_empty());
+        assert!(admission.shares().of.is_empty());
+    }
+
+    #[tokio::test]
+    async fn other_bounds_hold_for_whoever_is_there_already() {
+        let admission = admission();
+        let some = |limit| NonZeroU32::new(limit).unwrap();
+        let bounds = |running| CallsConfig {
+            most_running: some(running),
+            most_running_of_one: some(running),
+            most_under_way_of_one: some(running),
+        };
+        let _place = admission.enter(&agent("a")).ok().unwrap();
+        let mut turns = vec![admission.turn_now(&agent("a")).unwrap(), admission.turn_now(&agent("a")).unwrap()];
+        admission.resize(bounds(4));
+        turns.extend([admission.turn_now(&agent("a")).unwrap(), admission.turn_now(&agent("a")).unwrap()]);
+        assert!(admission.turn_now(&agent("a")).is_none());
+        admission.resize(bounds(1));
+        assert_eq!(admission.enter(&agent("a")).err(), Some(1));
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+            turns.pop();
+            tokio::task::yield_now().await;
+            assert!(admission.turn_now(&agent("a")).is_none(), "{} still run", turns.len());
+        }
+        turns.clear();
+        let _one = admission.turn_now(&agent("a")).unwrap();
+        assert!(admission.turn_now(&agent("a")).is_none());
     }
 }

@@ -469,7 +469,7 @@ impl Inner {
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
         Executor {
-            runner: Arc::clone(&self.runner),
+            runner: Arc::clone(&judged.settings.runner),
             workspace: judged.workspace.clone(),
             reread: Arc::new(reread),
             reports: Arc::clone(&self.reports),

@@ -27,7 +27,7 @@ use palyra_journal::{
     state::{Change, Charge, PostureRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
-use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunner, StopCause};
+use palyra_sandbox::{SandboxProcessRunError, StopCause};
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, Entropy, ObjectId, ObjectKind, Posture, Principal, Resource, SandboxTier,
     Timestamp, ToolName,
@@ -45,7 +45,7 @@ use crate::{
     proposal::ToolProposal,
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
-    settings::Settings,
+    settings::{Ground, Settings},
     tools::Registry,
     waiting::Waiters,
     workspace::WorkspaceError,
@@ -62,13 +62,13 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn JournalStore>,
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) runner: Arc<SandboxProcessRunner>,
     pub(crate) reports: Arc<dyn Reports>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) presence: Option<PresencePin>,
-    pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) state_directory: AbsolutePath,
+    pub(crate) ground: Ground,
+    /// Held by whoever changes the settings.
+    pub(crate) changing: Mutex<()>,
     pub(crate) waiters: Waiters,
     pub(crate) live: broadcast::Sender<LiveOutput>,
     /// Counts reloads; calls that wait are decided anew when it changes.
@@ -117,24 +117,21 @@ impl Gate {
     /// # Errors
     /// When the configuration cannot be used, the sandbox cannot run, or the journal cannot be read.
     pub async fn open(parts: Parts) -> Result<Self, OpenError> {
-        let settings = Settings::new(parts.config, &parts.state_directory)?;
-        let runner = SandboxProcessRunner::new(settings.config.egress.allowed())?;
+        let ground = Ground { state_directory: parts.state_directory, environment: parts.environment };
+        let settings = Settings::first(parts.config, &ground)?;
         let recorded = parts.store.latest().await?;
-        let passed = |(name, _): &(String, String)| settings.config.sandbox.pass_environment.contains(name);
-        let environment = parts.environment.into_iter().filter(passed).collect();
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
         let admission = Admission::new(settings.config.calls);
         let inner = Arc::new(Inner {
             engine: parts.engine,
             settings: ArcSwap::from_pointee(settings),
             registry: Arc::new(parts.registry),
-            runner: Arc::new(runner),
             reports: parts.reports,
             clock: parts.clock,
             entropy: parts.entropy,
             presence: parts.presence,
-            environment,
-            state_directory: parts.state_directory,
+            ground,
+            changing: Mutex::default(),
             waiters: Waiters::default(),
             live,
             policies: watch::channel(0).0,

@@ -47,10 +47,10 @@ impl Inner {
             let intent = inner.registry.intend(&tool, &args, &place)?;
             let machine = Machine {
                 config: &settings.config.sandbox,
-                runner: &inner.runner,
+                runner: &settings.runner,
                 tiers: inner.tiers(),
-                state_directory: &inner.state_directory,
-                environment: &inner.environment,
+                state_directory: &inner.ground.state_directory,
+                environment: &settings.environment,
             };
             let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
             Ok((intent, plans, unfit))

@@ -70,6 +70,12 @@ impl Workspace {
         self
     }
 
+    /// Whether both are the same open directory, at the same place.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let identity = |one: &Self| fstat(&one.directory).map(|status| (status.st_dev, status.st_ino)).ok();
+        self.root == other.root && identity(self).is_some_and(|known| identity(other) == Some(known))
+    }
+
     /// The configured name.
     #[must_use]
     pub const fn name(&self) -> &WorkspaceName {

@@ -89,6 +89,13 @@ impl SandboxProcessRunner {
         Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
     }
 
+    /// The same runner, which lets plans declare other hosts. What is prepared and known of this machine is shared.
+    #[must_use]
+    pub fn with_hosts(&self, allowed_egress_hosts: impl IntoIterator<Item = EgressHost>) -> Self {
+        let (inits, layers) = (Arc::clone(&self.inits), self.layers.clone());
+        Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers }
+    }
+
     /// The layers that tier B has on this machine, with something to hide.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
