@@ -4,10 +4,12 @@
 
 use std::{fs, path::Path};
 
-use palyra_gate::{DecisionScope, GateConfig, OpenError, Refusal, ToolProposal, config::WorkspaceSection};
+use palyra_gate::{
+    DecisionScope, GateConfig, OpenError, Refusal, ToolProposal, WorkspaceError, config::WorkspaceSection,
+};
 use palyra_journal::JournalStore;
 use palyra_tests::{Lab, Plan, owner, text};
-use palyra_types::{AbsolutePath, Action, Channel, Principal, Resource, ToolName, WorkspaceName};
+use palyra_types::{AbsolutePath, Action, Channel, Principal, Resource, Sha256Digest, ToolName, WorkspaceName};
 use serde_json::json;
 
 #[tokio::test]
@@ -43,6 +45,10 @@ async fn the_configuration_in_force_can_be_read() {
     assert_eq!(workspaces, ["lab"]);
 }
 
+fn absolute(path: &Path) -> AbsolutePath {
+    AbsolutePath::parse(path.to_str().unwrap()).unwrap()
+}
+
 /// The configuration in force, changed.
 fn changed(lab: &Lab, change: impl FnOnce(&mut GateConfig)) -> GateConfig {
     let mut config = GateConfig::clone(&lab.gate.config());
@@ -51,8 +57,7 @@ fn changed(lab: &Lab, change: impl FnOnce(&mut GateConfig)) -> GateConfig {
 }
 
 fn section(name: &str, path: &Path) -> WorkspaceSection {
-    let path = AbsolutePath::parse(path.to_str().unwrap()).unwrap();
-    WorkspaceSection { name: WorkspaceName::parse(name).unwrap(), path }
+    WorkspaceSection { name: WorkspaceName::parse(name).unwrap(), path: absolute(path) }
 }
 
 fn reaching_out(lab: &Lab) -> ToolProposal {
@@ -103,4 +108,83 @@ async fn calls_that_wait_are_decided_anew_by_another_configuration() {
     lab.gate.reconfigure(changed(&lab, |config| config.workspace.clear())).unwrap();
     let refused = waiting.await.unwrap().unwrap_err();
     assert_eq!(refused.to_string(), "the call was cancelled: there is no workspace `lab`");
+}
+
+#[tokio::test]
+async fn a_directory_in_a_configured_workspace_belongs_to_the_innermost_one() {
+    let lab = Lab::new().await;
+    let inner = lab.workspace().join("inner");
+    fs::create_dir_all(inner.join("deep")).unwrap();
+    lab.gate.reconfigure(changed(&lab, |config| config.workspace.push(section("inner", &inner)))).unwrap();
+    let adopt = |path: &Path| lab.gate.adopt_directory(&absolute(path)).unwrap().to_string();
+    assert_eq!([adopt(&inner.join("deep")), adopt(&inner), adopt(&lab.workspace())], ["inner", "inner", "lab"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_nobody_configured_is_a_workspace_for_as_long_as_the_daemon_runs() {
+    let lab = Lab::new().await;
+    let own = tempfile::tempdir().unwrap();
+    fs::write(own.path().join("a"), "mine").unwrap();
+    std::os::unix::fs::symlink(own.path(), lab.workspace().join("link")).unwrap();
+    let name = lab.gate.adopt_directory(&absolute(own.path())).unwrap();
+    let real = fs::canonicalize(own.path()).unwrap();
+    let digest = Sha256Digest::of(real.to_str().unwrap().as_bytes()).to_string();
+    assert_eq!(name.to_string(), format!("dir-{}", digest.get(..16).unwrap()));
+    assert_eq!(lab.gate.adopt_directory(&absolute(&lab.workspace().join("link"))).unwrap(), name);
+    assert_eq!(lab.gate.evaluation().workspaces.get(&name), Some(&absolute(&real)));
+    // Policy lets agents read inside of the workspace unasked.
+    let read = || ToolProposal { workspace: Some(name.clone()), ..lab.call("fs.read", json!({ "path": "a" })) };
+    assert!(text(&lab.gate.run(read()).await.unwrap()).contains("mine"));
+    lab.gate.reconfigure(changed(&lab, |config| config.workspace.clear())).unwrap();
+    assert!(text(&lab.gate.run(read()).await.unwrap()).contains("mine"));
+    let next = lab.crash().await;
+    assert!(!next.gate.evaluation().workspaces.contains_key(&name));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_took_the_place_of_an_adopted_one_is_adopted_in_its_place() {
+    let lab = Lab::new().await;
+    let home = tempfile::tempdir().unwrap();
+    let own = home.path().join("own");
+    fs::create_dir(&own).unwrap();
+    let name = lab.gate.adopt_directory(&absolute(&own)).unwrap();
+    fs::rename(&own, home.path().join("gone")).unwrap();
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("a"), "new").unwrap();
+    let read = || ToolProposal { workspace: Some(name.clone()), ..lab.call("fs.read", json!({ "path": "a" })) };
+    assert_eq!(lab.gate.run(read()).await.unwrap_err().code(), "bad_arguments");
+    assert_eq!(lab.gate.adopt_directory(&absolute(&own)).unwrap(), name);
+    assert!(text(&lab.gate.run(read()).await.unwrap()).contains("new"));
+}
+
+#[tokio::test]
+async fn the_state_directory_is_never_adopted_nor_what_holds_it() {
+    let lab = Lab::new().await;
+    let journal = fs::canonicalize(lab.journal_directory()).unwrap();
+    let (state, home) = (journal.parent().unwrap(), journal.ancestors().nth(2).unwrap());
+    let adopt = |path: &Path| lab.gate.adopt_directory(&absolute(path)).unwrap_err();
+    assert_eq!(adopt(&journal), WorkspaceError::InsideState(absolute(&journal)));
+    assert_eq!(adopt(state), WorkspaceError::InsideState(absolute(state)));
+    assert_eq!(adopt(home), WorkspaceError::HoldsState(absolute(home)));
+    assert_eq!(adopt(Path::new("/")), WorkspaceError::WholeMachine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_adopted_directories_the_longest_unused_goes_first() {
+    let lab = Lab::new().await;
+    let home = tempfile::tempdir().unwrap();
+    let adopt = |number: usize| {
+        let path = home.path().join(number.to_string());
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("a"), "x").unwrap();
+        lab.gate.adopt_directory(&absolute(&path)).unwrap()
+    };
+    let names: Vec<_> = (0..256).map(adopt).collect();
+    let read = ToolProposal { workspace: Some(names[0].clone()), ..lab.call("fs.read", json!({ "path": "a" })) };
+    lab.gate.run(read).await.unwrap();
+    let last = adopt(256);
+    let known = lab.gate.evaluation();
+    let is_known = |name: &WorkspaceName| known.workspaces.contains_key(name);
+    assert_eq!([&names[0], &names[1], &names[2], &last].map(is_known), [true, false, true, true]);
+    assert_eq!(known.workspaces.len(), 257, "the configured one, and as many as may be");
 }

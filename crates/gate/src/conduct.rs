@@ -242,9 +242,7 @@ impl Inner {
         let version = *self.policies.borrow();
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
-            Some(name) => {
-                Some(settings.workspaces.get(name).cloned().ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?)
-            }
+            Some(name) => Some(settings.workspace(name).ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?),
             None => None,
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;

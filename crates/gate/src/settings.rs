@@ -4,7 +4,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use palyra_policy::PolicyEvaluationConfig;
@@ -15,19 +18,31 @@ use crate::{
     config::GateConfig,
     gate::{Gate, OpenError},
     tool::SearchPath,
-    workspace::Workspace,
+    workspace::{Workspace, WorkspaceError},
 };
 
 /// What the configuration says, with everything in it opened and worked out.
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Arc<GateConfig>,
+    /// Adopted directories are among its workspaces.
     pub(crate) evaluation: Arc<PolicyEvaluationConfig>,
-    pub(crate) workspaces: HashMap<WorkspaceName, Arc<Workspace>>,
+    workspaces: HashMap<WorkspaceName, Arc<Workspace>>,
+    adopted: HashMap<WorkspaceName, Arc<Adopted>>,
     pub(crate) programs: SearchPath,
     /// Lets calls declare the hosts that are configured.
     pub(crate) runner: Arc<SandboxProcessRunner>,
     /// What is passed on of the daemon's own environment.
     pub(crate) environment: BTreeMap<String, String>,
+    /// Counts the uses of adopted directories.
+    uses: Arc<AtomicU64>,
+}
+
+/// A directory that nobody configured.
+struct Adopted {
+    workspace: Arc<Workspace>,
+    /// When it was last used, counted in uses of any.
+    used: AtomicU64,
 }
 
 /// What settings are made of, besides the configuration.
@@ -75,39 +90,114 @@ impl Gate {
         drop(changing);
         Ok(())
     }
+
+    /// The workspace for somebody's own working directory: the innermost configured one that holds it, else the directory itself, which is
+    /// a workspace from then on until the daemon ends, under a name that its real path gives it. Of many such directories the ones that
+    /// were used last stay; a call that waits in one that went is withdrawn when it is decided anew.
+    ///
+    /// SECURITY: presets let whoever names a workspace read in it unasked. This is for a person who works in that directory, and says so
+    /// through the daemon's own surface; an agent's word must not get here, nor a name from here into an agent's proposal.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened, or is the whole machine, or holds the state directory or lies within it.
+    pub fn adopt_directory(&self, path: &AbsolutePath) -> Result<WorkspaceName, WorkspaceError> {
+        let inner = &self.inner;
+        let directory = Workspace::adopt(path, &inner.ground.state_directory)?;
+        let changing = inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = inner.settings.load();
+        let holding = settings.workspaces.values().filter(|one| directory.root().is_within(one.root()));
+        if let Some(innermost) = holding.max_by_key(|one| one.root().as_str().len()) {
+            return Ok(innermost.name().clone());
+        }
+        if directory.holds_state() {
+            return Err(WorkspaceError::HoldsState(directory.root().clone()));
+        }
+        let name = directory.name().clone();
+        match settings.workspace(&name) {
+            Some(known) if known.is_same_as(&directory) => {}
+            Some(_) if settings.workspaces.contains_key(&name) => {
+                let cause = format!("a configured workspace is called `{name}`, as it would be");
+                return Err(WorkspaceError::Failed { path: directory.root().to_string(), cause });
+            }
+            // Not known, or another directory was at its place.
+            Some(_) | None => inner.settings.store(Arc::new(settings.with(directory))),
+        }
+        drop(changing);
+        Ok(name)
+    }
 }
 
 impl Settings {
     /// Opens and works out what a configuration says, for the first time.
     pub(crate) fn first(config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = SandboxProcessRunner::new(config.egress.allowed())?;
-        Self::new(config, ground, runner, &HashMap::new())
+        Self::new(config, ground, runner, None)
     }
 
     /// Opens and works out what another configuration says.
     fn next(&self, config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = self.runner.with_hosts(config.egress.allowed());
-        Self::new(config, ground, runner, &self.workspaces)
+        Self::new(config, ground, runner, Some(self))
+    }
+
+    /// The workspace of this name. One that was adopted counts as used.
+    pub(crate) fn workspace(&self, name: &WorkspaceName) -> Option<Arc<Workspace>> {
+        if let Some(configured) = self.workspaces.get(name) {
+            return Some(Arc::clone(configured));
+        }
+        let adopted = self.adopted.get(name)?;
+        adopted.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(Arc::clone(&adopted.workspace))
+    }
+
+    /// The same, with a directory that nobody configured.
+    fn with(&self, directory: Workspace) -> Self {
+        let mut adopted = self.adopted.clone();
+        let (name, used) = (directory.name().clone(), self.uses.fetch_add(1, Ordering::Relaxed).into());
+        adopted.insert(name, Arc::new(Adopted { workspace: Arc::new(directory), used }));
+        while adopted.len() > MOST_ADOPTED {
+            let last_used = |(_, one): &(&WorkspaceName, &Arc<Adopted>)| one.used.load(Ordering::Relaxed);
+            let Some(oldest) = adopted.iter().min_by_key(last_used).map(|(name, _)| name.clone()) else { break };
+            adopted.remove(&oldest);
+        }
+        let mut evaluation = PolicyEvaluationConfig::clone(&self.evaluation);
+        evaluation.workspaces.retain(|name, _| !self.adopted.contains_key(name) || self.workspaces.contains_key(name));
+        show(&mut evaluation, &adopted);
+        let evaluation = Arc::new(evaluation);
+        Self { adopted, evaluation, ..self.clone() }
     }
 
     fn new(
         config: GateConfig,
         ground: &Ground,
         runner: SandboxProcessRunner,
-        known: &HashMap<WorkspaceName, Arc<Workspace>>,
+        before: Option<&Self>,
     ) -> Result<Self, OpenError> {
-        let evaluation = config.evaluation(&ground.state_directory)?;
+        let mut evaluation = config.evaluation(&ground.state_directory)?;
         let mut workspaces = HashMap::new();
         for section in &config.workspace {
             let workspace = Workspace::open(section.name.clone(), &section.path, &ground.state_directory)?;
-            workspaces.insert(section.name.clone(), kept(workspace, known.get(&section.name)));
+            workspaces.insert(
+                section.name.clone(),
+                kept(workspace, before.and_then(|known| known.workspaces.get(&section.name))),
+            );
         }
+        let (adopted, uses) = before.map(|known| (known.adopted.clone(), Arc::clone(&known.uses))).unwrap_or_default();
+        show(&mut evaluation, &adopted);
         let programs = SearchPath::new(config.sandbox.search_path.clone());
         let passed = |(name, _): &(&String, &String)| config.sandbox.pass_environment.contains(*name);
         let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
         let environment = ground.environment.iter().filter(passed).map(pair).collect();
         let (evaluation, runner) = (Arc::new(evaluation), Arc::new(runner));
-        Ok(Self { config: Arc::new(config), evaluation, workspaces, programs, runner, environment })
+        let config = Arc::new(config);
+        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, environment, uses })
+    }
+}
+
+/// Lets policy see adopted directories as it sees configured ones. What is configured under such a name stays what it is.
+fn show(evaluation: &mut PolicyEvaluationConfig, adopted: &HashMap<WorkspaceName, Arc<Adopted>>) {
+    for (name, one) in adopted {
+        evaluation.workspaces.entry(name.clone()).or_insert_with(|| one.workspace.root().clone());
     }
 }
 
@@ -115,3 +205,6 @@ impl Settings {
 fn kept(opened: Workspace, known: Option<&Arc<Workspace>>) -> Arc<Workspace> {
     known.filter(|known| known.is_same_as(&opened)).map_or_else(|| Arc::new(opened), Arc::clone)
 }
+
+/// How many directories that nobody configured are workspaces at the same time. Each keeps a descriptor.
+const MOST_ADOPTED: usize = 256;

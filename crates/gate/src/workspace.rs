@@ -14,7 +14,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use palyra_types::{AbsolutePath, WorkspaceName, path::PathError, visible::visible};
+use palyra_types::{AbsolutePath, NameError, Sha256Digest, WorkspaceName, path::PathError, visible::visible};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat},
     io::Errno,
@@ -46,6 +46,27 @@ impl Workspace {
         path: &AbsolutePath,
         state_directory: &AbsolutePath,
     ) -> Result<Self, WorkspaceError> {
+        Self::open_as(|_| Ok(name), path, state_directory)
+    }
+
+    /// Opens a directory that nobody configured, under a name that its real path gives it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn adopt(path: &AbsolutePath, state_directory: &AbsolutePath) -> Result<Self, WorkspaceError> {
+        let name = |root: &AbsolutePath| {
+            let digest = Sha256Digest::of(root.as_str().as_bytes()).to_string();
+            let failed = |cause: NameError| WorkspaceError::Failed { path: root.to_string(), cause: cause.to_string() };
+            WorkspaceName::parse(&format!("dir-{}", digest.get(..16).unwrap_or(&digest))).map_err(failed)
+        };
+        Self::open_as(name, path, state_directory)
+    }
+
+    fn open_as(
+        name: impl FnOnce(&AbsolutePath) -> Result<WorkspaceName, WorkspaceError>,
+        path: &AbsolutePath,
+        state_directory: &AbsolutePath,
+    ) -> Result<Self, WorkspaceError> {
         let failed = |errno: Errno| WorkspaceError::from_errno(path.as_str(), errno);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, path.as_str(), flags, Mode::empty()).map_err(failed)?;
@@ -57,7 +78,7 @@ impl Workspace {
         if root.is_within(&state) || root.is_within(state_directory) {
             return Err(WorkspaceError::InsideState(root));
         }
-        let workspace = Self { name, root, directory, hidden: Vec::new(), writing: Mutex::new(()) };
+        let workspace = Self { name: name(&root)?, root, directory, hidden: Vec::new(), writing: Mutex::new(()) };
         Ok(workspace.hide(state).hide(state_directory.clone()))
     }
 
@@ -74,6 +95,11 @@ impl Workspace {
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let identity = |one: &Self| fstat(&one.directory).map(|status| (status.st_dev, status.st_ino)).ok();
         self.root == other.root && identity(self).is_some_and(|known| identity(other) == Some(known))
+    }
+
+    /// Whether the state directory lies in it, where it is treated as absent.
+    pub(crate) const fn holds_state(&self) -> bool {
+        !self.hidden.is_empty()
     }
 
     /// The configured name.
@@ -290,6 +316,9 @@ pub enum WorkspaceError {
     /// The workspace lies in the state directory.
     #[error("the workspace `{}` lies inside the state directory", visible(.0.as_str()))]
     InsideState(AbsolutePath),
+    /// A directory that nobody configured holds the state directory.
+    #[error("the directory `{}` holds the state directory", visible(.0.as_str()))]
+    HoldsState(AbsolutePath),
     /// The path, or a link on it, goes elsewhere.
     #[error("`{}` leads out of the workspace", visible(.0))]
     LeadsOut(String),
@@ -346,6 +375,7 @@ impl WorkspaceError {
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::WholeMachine | Self::InsideState(_) => "configure a directory that holds only what agents work on",
+            Self::HoldsState(_) => "work in a directory below it, or configure it as [[workspace]]",
             Self::LeadsOut(_) | Self::Path(_) => {
                 "name a path inside the workspace, relative to its root and without `..`"
             }
