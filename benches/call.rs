@@ -160,6 +160,7 @@ impl Place {
             tool: ToolName::parse(tool).expect("a tool"),
             args: JsonObject::try_from_value(args, Limits::default()).expect("arguments"),
             waiting: Waiting::Attached,
+            key: None,
         };
         let done = self.gate.run(proposal).await.expect("it runs");
         Duration::from_micros(done.receipt.attestation.times.ran_us)

@@ -10,11 +10,11 @@ use std::{
 use palyra_journal::{
     Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
     Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Later},
 };
 use palyra_types::{
-    Sha256Digest, Timestamp, ToolName,
+    IdempotencyKey, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use tokio::sync::{Notify, broadcast};
@@ -148,6 +148,15 @@ impl JournalStore for FaultyStore {
 
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {
         self.read("call", |journal| journal.call(id))
+    }
+
+    fn call_by_key(
+        &self,
+        principal: String,
+        key: IdempotencyKey,
+        now: Timestamp,
+    ) -> Later<'_, Result<Option<KeyRow>, ReadError>> {
+        self.read("call_by_key", |journal| journal.call_by_key(principal, key, now))
     }
 
     fn calls_in(&self, state: CallState) -> Later<'_, Result<Vec<CallRow>, ReadError>> {

@@ -190,6 +190,7 @@ impl Lab {
             tool: ToolName::parse(tool).unwrap(),
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
             waiting: Waiting::Attached,
+            key: None,
         }
     }
 

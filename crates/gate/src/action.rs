@@ -106,6 +106,7 @@ mod tests {
             tool: ToolName::parse("daemon.status").unwrap(),
             args: JsonObject::try_from_value(json!({ "z": 1, "a": "}{" }), Limits::default()).unwrap(),
             waiting: Waiting::Attached,
+            key: None,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Conducts one call along its path. Read this first.
 //!
 //! Every step either hands on what the next one needs or refuses, and every refusal is journalled, but for these: a call whose id was used
-//! before, because its record would stand in another call's story; one of a principal that has too many under way, because a flood would
-//! fill the disk; and one that finds the gate closing or the journal in trouble. What was begun is attested.
+//! before, because its record would stand in another call's story; one whose key another call has, because it is that call again; one of a
+//! principal that has too many under way, because a flood would fill the disk; and one that finds the gate closing or the journal in
+//! trouble. What was begun is attested.
 
 use std::{
     sync::{Arc, Mutex},
@@ -12,7 +13,7 @@ use std::{
 use palyra_journal::{
     CommitError, NewRecord, RecordKind, StoredRecord, Subject,
     mask::masked,
-    state::{CallRow, CallState, Change, Charge, Conflict, RunRow},
+    state::{CallRow, CallState, Change, Charge, Conflict, RunRow, TakenKey},
 };
 use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
 use palyra_types::{
@@ -157,7 +158,7 @@ impl Inner {
             match route {
                 Route::Denied => {
                     let refusal = Refusal::Denied(Box::new(judged.decision.clone()));
-                    let ended = Change::AddCall(self.call_row(&proposal, CallState::Ended));
+                    let ended = self.add_call(&proposal, CallState::Ended);
                     self.commit(self.opening(&judged)?, vec![ended]).await?;
                     return Err(refusal);
                 }
@@ -177,7 +178,7 @@ impl Inner {
                         // What held when it came may not hold any more.
                         continue;
                     }
-                    let mut changes = vec![Change::AddCall(self.call_row(&proposal, CallState::Started))];
+                    let mut changes = vec![self.add_call(&proposal, CallState::Started)];
                     changes.extend(cached.as_ref().map(|cached| Change::UseGrant(cached.id)));
                     let by = |cached: CachedApproval| Approver::new(cached.by, cached.id, Some(cached.covers));
                     let start = Start { records: self.opening(&judged)?, changes, approver: cached.map(by) };
@@ -319,7 +320,7 @@ impl Inner {
         // What names somebody else's run has no place in that run's story.
         let foreign = matches!(refusal, Refusal::UnknownRun(_) | Refusal::ForeignRun(..));
         let subject = if foreign { Subject::default() } else { proposal.subject() };
-        let ended = (!foreign).then(|| Change::AddCall(self.call_row(proposal, CallState::Ended)));
+        let ended = (!foreign).then(|| self.add_call(proposal, CallState::Ended));
         let told = Refused { refused: refusal.code(), reason: refusal.to_string(), advice: refusal.advice() };
         let records = self
             .record(RecordKind::ToolProposed, subject, &proposal.document())
@@ -538,8 +539,11 @@ impl Inner {
         Ok((row.last_seq, found.hash))
     }
 
-    pub(crate) fn call_row(&self, proposal: &ToolProposal, state: CallState) -> CallRow {
-        CallRow {
+    /// Puts a call on record, and takes its key with it.
+    pub(crate) fn add_call(&self, proposal: &ToolProposal, state: CallState) -> Change {
+        let (principal, time) = (proposal.principal.to_string(), self.clock.now());
+        let key = proposal.key.clone().map(|key| TakenKey { principal, key, time });
+        let row = CallRow {
             call: proposal.call,
             node: self.store.node(),
             session: proposal.session,
@@ -549,7 +553,8 @@ impl Inner {
             first_seq: 0,
             last_seq: 0,
             document: String::new(),
-        }
+        };
+        Change::AddCall { row, key }
     }
 }
 

@@ -24,13 +24,13 @@ use std::{
 use arc_swap::ArcSwap;
 use palyra_journal::{
     CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
-    state::{Change, Charge, PostureRow, RunRow, Waiting},
+    state::{Change, Charge, KeyRow, PostureRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, StopCause};
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, Entropy, ObjectId, ObjectKind, Posture, Principal, Resource, SandboxTier,
-    Timestamp, ToolName,
+    AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Posture, Principal, Resource,
+    SandboxTier, Timestamp, ToolName,
     id::{CallId, RunId, SessionId},
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
@@ -205,6 +205,15 @@ impl Gate {
                 Ok(Ok(_)) | Err(_) => Err(crashed()),
             },
         }
+    }
+
+    /// The call that took this key of a principal less than a day ago, and the digest of the request that it came with.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn call_by_key(&self, principal: &Principal, key: &IdempotencyKey) -> Result<Option<KeyRow>, Refusal> {
+        let now = self.inner.clock.now();
+        Ok(self.inner.store.call_by_key(principal.to_string(), key.clone(), now).await?)
     }
 
     /// Withdraws or stops a call. Returns whether there was one to stop. Whoever proposed it may; anybody else needs the right to answer
@@ -616,6 +625,7 @@ impl From<CommitError> for Refusal {
             }
             CommitError::Conflict(Conflict::PendingTooLarge { limit }) => Self::PendingTooLarge { limit },
             CommitError::Conflict(Conflict::Exists) => Self::Repeated,
+            CommitError::Conflict(Conflict::KeyTaken(call)) => Self::KeyTaken(call),
             CommitError::Conflict(other) => Self::Internal(other.to_string()),
         }
     }

@@ -59,6 +59,7 @@ pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
 pub use gate::{Accepted, Gate, OpenError, Parts, PostureSetting};
 pub use output::Output;
+pub use palyra_journal::state::CallKey;
 pub use permit::{Approver, Permit};
 pub use proposal::ToolProposal;
 pub use recover::Recovered;

@@ -2,7 +2,10 @@
 //!
 //! Guarantees: a proposal is made of parsed parts only. Holding one permits nothing.
 
-use palyra_journal::{record::Subject, state::Waiting};
+use palyra_journal::{
+    record::Subject,
+    state::{CallKey, Waiting},
+};
 use palyra_types::{
     Channel, DeviceId, JsonObject, Principal, TokenId, ToolName, WorkspaceName,
     id::{CallId, RunId, SessionId},
@@ -38,6 +41,8 @@ pub struct ToolProposal {
     pub args: JsonObject,
     /// Who waits for the outcome.
     pub waiting: Waiting,
+    /// What tells it from another call when it is proposed again. It says nothing about what is done, and is kept beside the records.
+    pub key: Option<CallKey>,
 }
 
 impl ToolProposal {
@@ -105,6 +110,8 @@ impl ProposalDocument {
             tool: self.tool,
             args: JsonObject::try_from_value(self.args, Limits::default()).ok()?,
             waiting: self.waiting,
+            // It was taken when the call was first recorded.
+            key: None,
         })
     }
 }

@@ -97,7 +97,7 @@ impl Inner {
         let question = Question::new(&document.prompt, proposal.waiting);
         drop(document);
         let asking = Change::AddApproval { row, limits: config.pending() };
-        let waiting = Change::AddCall(self.call_row(proposal, CallState::Waiting));
+        let waiting = self.add_call(proposal, CallState::Waiting);
         let waiter = self.waiters.wait_for(id);
         if let Err(error) = self.commit(records, vec![waiting, asking]).await {
             return Err(match Refusal::from(error) {

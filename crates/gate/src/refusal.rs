@@ -3,7 +3,7 @@
 use palyra_journal::{ReadError, Trouble, state::Charge};
 use palyra_types::{
     Principal, Sha256Digest, WorkspaceName,
-    id::{ApprovalId, RunId},
+    id::{ApprovalId, CallId, RunId},
     visible::visible,
 };
 
@@ -99,6 +99,9 @@ pub enum Refusal {
     /// The call was proposed before.
     #[error("a call with this id exists already")]
     Repeated,
+    /// The principal gave the key to another call, less than a day ago.
+    #[error("the call {0} has this key already")]
+    KeyTaken(CallId),
     /// The journal cannot be written, so nothing may run.
     #[error("nothing can be recorded, so nothing runs: {0}")]
     Journal(Trouble),
@@ -135,6 +138,7 @@ impl Refusal {
             Self::Budget { .. } => "budget_exceeded",
             Self::UnknownRun(_) | Self::ForeignRun(..) => "unknown_run",
             Self::Repeated => "repeated_call",
+            Self::KeyTaken(_) => "key_taken",
             Self::Journal(_) => "journal_unwritable",
             Self::Unreadable(_) => "journal_unreadable",
             Self::Unattested(_) => "unattested",
@@ -182,6 +186,7 @@ impl Refusal {
             Self::Budget { .. } => "open a new run, or raise the limits under [budget]".to_owned(),
             Self::UnknownRun(_) | Self::ForeignRun(..) => "open a run first".to_owned(),
             Self::Repeated => "give every call an id of its own".to_owned(),
+            Self::KeyTaken(_) => "ask what came of that call, or give this one a key of its own".to_owned(),
             Self::Journal(trouble) | Self::Unattested(trouble) => trouble.advice().to_owned(),
             Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),
             Self::Internal(_) => "report this".to_owned(),

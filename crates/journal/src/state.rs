@@ -1,13 +1,15 @@
-//! What the journal keeps beside the chain: calls, approvals, grants, runs and postures as they stand now.
+//! What the journal keeps beside the chain: calls and their keys, approvals, grants, runs and postures as they stand now.
 //!
 //! Each is a few columns that the store compares and looks up by, and a document that belongs to the gate. They change only through
 //! [`Change`]s, in one transaction with the records that tell of them, and every change says what it expects to find.
 
 use palyra_types::{
-    Posture, Sha256Digest, ToolName,
+    IdempotencyKey, Posture, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
     word::words,
 };
+
+use crate::keep::DAY;
 
 words! {
     /// How far a call is.
@@ -71,6 +73,40 @@ pub struct CallRow {
     /// What the gate needs to go on with it after a restart. Empty once it was erased, which happens after its end only.
     pub document: String,
 }
+
+/// A key that a call carries, and the digest of the request that it came with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallKey {
+    /// The key.
+    pub key: IdempotencyKey,
+    /// The digest of the whole request, by which another one with the same key is told apart.
+    pub body: Sha256Digest,
+}
+
+/// A key that a call takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenKey {
+    /// Whose key it is, as `kind:name`. Somebody else's of the same text is another.
+    pub principal: String,
+    /// The key.
+    pub key: CallKey,
+    /// When it is taken.
+    pub time: Timestamp,
+}
+
+/// The call that took a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRow {
+    /// The call.
+    pub call: CallId,
+    /// The digest of the request that it came with.
+    pub body: Sha256Digest,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// How long a key is taken, in milliseconds.
+pub const KEY_LIFE: i64 = DAY;
 
 /// A question as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,8 +217,13 @@ pub struct PostureRow {
 /// A change of state. It happens together with the other changes and records of its transaction, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A new call. Expects that there is none of this id.
-    AddCall(CallRow),
+    /// A new call. Expects that there is none of this id, and that its key was not taken within [`KEY_LIFE`].
+    AddCall {
+        /// The call.
+        row: CallRow,
+        /// The key that it takes, if it carries one.
+        key: Option<TakenKey>,
+    },
     /// A call goes on. Expects it in the state `from`; the last record about it is the last of this transaction.
     MoveCall {
         /// The call.
@@ -260,6 +301,9 @@ pub enum Conflict {
     /// There is one of this id already.
     #[error("it exists already")]
     Exists,
+    /// The key was taken, by this call.
+    #[error("the call {0} has taken the key")]
+    KeyTaken(CallId),
     /// There is none of this id.
     #[error("it does not exist")]
     Missing,

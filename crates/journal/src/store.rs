@@ -7,7 +7,7 @@
 use std::{future::Future, io::Write, pin::Pin, sync::Arc};
 
 use palyra_types::{
-    Sha256Digest, Timestamp, ToolName,
+    IdempotencyKey, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use tokio::sync::broadcast;
@@ -18,7 +18,7 @@ use crate::{
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::{NewRecord, RecordKind, StoredRecord, Subject},
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, KeyRow, PostureRow, RunRow},
     trouble::Trouble,
 };
 
@@ -48,7 +48,7 @@ pub trait JournalStore: Send + Sync {
     /// Erases what records of this daemon's chain say, and tells of it in a record. The chain stays whole.
     fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>>;
 
-    /// Erases what is too old, and seals and drops what is too much. To be called every now and then.
+    /// Erases what is too old, seals and drops what is too much, and forgets keys whose time is over. To be called every now and then.
     fn maintain(&self, now: Timestamp) -> Later<'_, Result<Maintained, Trouble>>;
 
     /// Proves that a record of this daemon's chain is in its tree of this size.
@@ -68,6 +68,14 @@ pub trait JournalStore: Send + Sync {
 
     /// One call.
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>>;
+
+    /// The call that took this key of a principal, if it did so within [`KEY_LIFE`](crate::state::KEY_LIFE) before now.
+    fn call_by_key(
+        &self,
+        principal: String,
+        key: IdempotencyKey,
+        now: Timestamp,
+    ) -> Later<'_, Result<Option<KeyRow>, ReadError>>;
 
     /// The calls in this state, oldest first.
     fn calls_in(&self, state: CallState) -> Later<'_, Result<Vec<CallRow>, ReadError>>;

@@ -179,7 +179,7 @@ fn state(lab: &Lab, n: u64, ended: bool) -> Vec<Change> {
     let tool = ToolName::parse("palyra.process.run").unwrap();
     let grant = GrantRow { id, session, principal: "agent:a".to_owned(), tool, ended: false, uses: 0, document };
     let mut changes = vec![
-        Change::AddCall(add),
+        Change::AddCall { row: add, key: None },
         Change::AddApproval { row: question, limits: pending(9, 9) },
         Change::AddGrant(grant),
     ];

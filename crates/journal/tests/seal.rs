@@ -302,7 +302,7 @@ fn state_that_ended_before_the_live_records_is_pruned() {
     }
     for n in 0..6 {
         let state = if n == 3 { CallState::Started } else { CallState::Ended };
-        let changes = vec![Change::AddCall(row(n, state))];
+        let changes = vec![Change::AddCall { row: row(n, state), key: None }];
         wait(journal.commit(Transaction { records: vec![record(&lab, n)], changes })).unwrap();
     }
     append(&lab, &journal, 700);

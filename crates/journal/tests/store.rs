@@ -14,13 +14,16 @@ use std::{sync::Arc, time::Duration};
 use lab::{Lab, pending, record, said, wait};
 use palyra_journal::{
     CommitError, JournalStore, SqliteJournal, Transaction, Trouble, Trust,
-    state::{ApprovalRow, ApprovalState, Change, Charge, Conflict, RunRow},
+    state::{
+        ApprovalRow, ApprovalState, CallKey, CallRow, CallState, Change, Charge, Conflict, KEY_LIFE, KeyRow, RunRow,
+        TakenKey, Waiting,
+    },
     verify,
 };
 use palyra_types::{
-    Sha256Digest,
+    IdempotencyKey, Sha256Digest,
     entropy::SystemEntropy,
-    id::{ApprovalId, CallId, RunId, SessionId},
+    id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 
 /// Commits 64 transactions at once, and says what came of each.
@@ -231,4 +234,84 @@ fn two_cannot_use_one_journal() {
     assert_eq!(second.err(), Some(Trouble::InUse(lab.path().to_owned())));
     drop(journal);
     drop(lab.open());
+}
+
+fn keyed(lab: &Lab, n: u64, principal: &str, key: &str) -> Transaction {
+    let row = CallRow {
+        call: CallId::from_parts(lab.now(), n.into()),
+        node: NodeId::from_parts(lab.now(), 1),
+        session: SessionId::from_parts(lab.now(), 1),
+        run: RunId::from_parts(lab.now(), 2),
+        waiting: Waiting::Attached,
+        state: CallState::Ended,
+        first_seq: 0,
+        last_seq: 0,
+        document: String::new(),
+    };
+    let key = CallKey { key: IdempotencyKey::parse(key).unwrap(), body: Sha256Digest::of(&n.to_be_bytes()) };
+    let key = Some(TakenKey { principal: principal.to_owned(), key, time: lab.now() });
+    Transaction { records: vec![record(lab, n)], changes: vec![Change::AddCall { row, key }] }
+}
+
+fn holder(lab: &Lab, journal: &SqliteJournal, principal: &str, key: &str) -> Option<KeyRow> {
+    wait(journal.call_by_key(principal.to_owned(), IdempotencyKey::parse(key).unwrap(), lab.now())).unwrap()
+}
+
+#[test]
+fn of_64_calls_with_one_key_exactly_one_takes_it() {
+    let lab = Lab::new();
+    let journal = Arc::new(lab.open());
+    let outcomes = all_at_once(&journal, (0..64).map(|n| keyed(&lab, n, "agent:a", "k")).collect());
+    let taken = holder(&lab, &journal, "agent:a", "k").unwrap();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
+    for outcome in outcomes.iter().filter(|outcome| outcome.is_err()) {
+        assert_eq!(*outcome, Err(Conflict::KeyTaken(taken.call).into()));
+    }
+    assert!(wait(journal.call(taken.call)).unwrap().is_some());
+    let count: i64 = lab.database().query_row("SELECT count(*) FROM calls", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1, "a call without its key is there");
+}
+
+#[test]
+fn a_key_is_taken_for_a_day_through_restarts_and_by_its_principal_only() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    wait(journal.commit(keyed(&lab, 1, "agent:a", "k"))).unwrap();
+    let first = holder(&lab, &journal, "agent:a", "k").unwrap();
+    let expected = KeyRow { call: first.call, body: Sha256Digest::of(&1_u64.to_be_bytes()), time: lab.now() };
+    assert_eq!(first, expected);
+    wait(journal.commit(keyed(&lab, 2, "agent:b", "k"))).unwrap();
+    wait(journal.commit(keyed(&lab, 3, "agent:a", "other"))).unwrap();
+    drop(journal);
+    let journal = lab.open();
+    lab.clock.advance(u32::try_from(KEY_LIFE).unwrap() - 1);
+    assert_eq!(holder(&lab, &journal, "agent:a", "k"), Some(first));
+    assert_eq!(wait(journal.commit(keyed(&lab, 4, "agent:a", "k"))), Err(Conflict::KeyTaken(first.call).into()));
+    lab.clock.advance(1);
+    assert_eq!(holder(&lab, &journal, "agent:a", "k"), None);
+    wait(journal.commit(keyed(&lab, 5, "agent:a", "k"))).unwrap();
+    assert_ne!(holder(&lab, &journal, "agent:a", "k").unwrap().call, first.call);
+    // Maintenance forgets what is over, and leaves what was taken anew.
+    wait(journal.maintain(lab.now())).unwrap();
+    let count: i64 = lab.database().query_row("SELECT count(*) FROM call_keys", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn a_call_that_exists_already_takes_no_key() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    wait(journal.commit(keyed(&lab, 1, "agent:a", "k"))).unwrap();
+    assert_eq!(wait(journal.commit(keyed(&lab, 1, "agent:a", "other"))), Err(Conflict::Exists.into()));
+    assert_eq!(holder(&lab, &journal, "agent:a", "other"), None);
+}
+
+#[test]
+fn a_journal_from_before_there_were_keys_gets_them() {
+    let lab = Lab::new();
+    drop(lab.open());
+    lab.harm("DROP TABLE call_keys; PRAGMA user_version = 1");
+    let journal = lab.open();
+    wait(journal.commit(keyed(&lab, 1, "agent:a", "k"))).unwrap();
+    assert!(holder(&lab, &journal, "agent:a", "k").is_some());
 }

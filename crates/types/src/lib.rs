@@ -8,7 +8,7 @@
 //! |---|---|
 //! | who asks | [`principal`] |
 //! | what they ask for | [`action`], [`resource`] |
-//! | names and ids | [`name`], [`id`] |
+//! | names, ids and keys of requests | [`name`], [`id`], [`idempotency`] |
 //! | what a tool can do, and how freely | [`tool`] |
 //! | where it runs | [`sandbox`] |
 //! | what is run | [`process`] |
@@ -26,6 +26,7 @@ pub mod entropy;
 pub mod home;
 pub mod host;
 pub mod id;
+pub mod idempotency;
 pub mod json;
 pub mod name;
 pub mod path;
@@ -43,6 +44,7 @@ pub use digest::{RunningDigest, Sha256Digest};
 pub use entropy::Entropy;
 pub use home::StateHome;
 pub use host::HostName;
+pub use idempotency::IdempotencyKey;
 pub use json::{Json, JsonError, JsonObject};
 pub use name::{
     Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName,

@@ -9,7 +9,7 @@ use super::rows;
 use crate::{
     state::{
         ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, GrantRow, PendingLimits, PostureRow,
-        RunRow,
+        RunRow, TakenKey,
     },
     trouble::Trouble,
 };
@@ -88,7 +88,7 @@ pub(super) struct Span {
 /// Applies one change.
 pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Result<(), Stop> {
     match change {
-        Change::AddCall(row) => add_call(connection, row, span),
+        Change::AddCall { row, key } => add_call(connection, row, key.as_ref(), span),
         Change::MoveCall { call, from, to } => move_call(connection, *call, (*from, *to), span),
         Change::AddApproval { row, limits } => add_approval(connection, row, *limits),
         Change::MoveApproval { id, from, to, document } => {
@@ -108,7 +108,12 @@ pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Res
     }
 }
 
-fn add_call(connection: &Connection, row: &CallRow, span: Span) -> Result<(), Stop> {
+fn add_call(connection: &Connection, row: &CallRow, key: Option<&TakenKey>, span: Span) -> Result<(), Stop> {
+    if let Some(TakenKey { principal, key, time }) = key
+        && let Some(taken) = rows::key(connection, principal, &key.key, *time)?
+    {
+        return Err(Conflict::KeyTaken(taken.call).into());
+    }
     let mut insert = connection.prepare_cached(
         "INSERT OR IGNORE INTO calls (call, node, session, run, waiting, state, first_seq, last_seq, document) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -124,7 +129,19 @@ fn add_call(connection: &Connection, row: &CallRow, span: Span) -> Result<(), St
         number(span.last),
         row.document,
     ])?;
-    if added == 1 { Ok(()) } else { Err(Conflict::Exists.into()) }
+    if added == 0 {
+        return Err(Conflict::Exists.into());
+    }
+    key.map_or(Ok(()), |key| take_key(connection, row.call, key))
+}
+
+/// One of the same text whose time is over makes way.
+fn take_key(connection: &Connection, call: CallId, taken: &TakenKey) -> Result<(), Stop> {
+    let TakenKey { principal, key, time } = taken;
+    let sql = "INSERT OR REPLACE INTO call_keys (principal, key, body, call, time) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let values = params![principal, key.key.as_str(), key.body.as_bytes(), call.to_string(), time.unix_millis()];
+    connection.prepare_cached(sql)?.execute(values)?;
+    Ok(())
 }
 
 fn move_call(

@@ -112,6 +112,7 @@ impl Keeper {
         let erased = self.erase_aged(now)?.bodies;
         let (sealed, dropped) = self.rotate()?;
         self.prune(now)?;
+        self.forget_keys(now)?;
         Ok(Maintained { erased, sealed, dropped })
     }
 

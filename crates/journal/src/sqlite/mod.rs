@@ -32,7 +32,7 @@ use std::{
 };
 
 use palyra_types::{
-    Clock, Entropy, Sha256Digest, Timestamp, ToolName,
+    Clock, Entropy, IdempotencyKey, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
 use rusqlite::{Connection, params};
@@ -55,7 +55,7 @@ use crate::{
     key::{JournalKey, KeyError},
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
     trouble::Trouble,
 };
@@ -273,6 +273,16 @@ impl JournalStore for SqliteJournal {
     fn call(&self, id: CallId) -> Later<'_, Result<Option<CallRow>, ReadError>> {
         let sql = format!("{} WHERE call = ?1", rows::CALL);
         self.read(|connection| rows::one(connection, &sql, [id.to_string()], rows::call))
+    }
+
+    fn call_by_key(
+        &self,
+        principal: String,
+        key: IdempotencyKey,
+        now: Timestamp,
+    ) -> Later<'_, Result<Option<KeyRow>, ReadError>> {
+        let find = |connection: &Connection| rows::key(connection, &principal, &key, now);
+        self.read(find)
     }
 
     fn calls_in(&self, state: CallState) -> Later<'_, Result<Vec<CallRow>, ReadError>> {

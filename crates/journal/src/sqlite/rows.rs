@@ -3,15 +3,17 @@
 //! Guarantees: a row that does not parse is an error, never a default.
 
 use palyra_types::{
-    Posture, Sha256Digest, ToolName,
+    IdempotencyKey, Posture, Sha256Digest, Timestamp, ToolName,
     id::{ApprovalId, CallId, NodeId, RunId, SessionId},
 };
-use rusqlite::{Connection, OptionalExtension, Params, Row, types::Type};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params, types::Type};
 
 use super::head::digest;
 use crate::{
     record::{Record, StoredRecord},
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, PostureRow, RunRow, Waiting},
+    state::{
+        ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, KEY_LIFE, KeyRow, PostureRow, RunRow, Waiting,
+    },
 };
 
 pub(super) const CALL: &str =
@@ -51,6 +53,21 @@ pub(super) fn call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         first_seq: number(row, 6)?,
         last_seq: number(row, 7)?,
         document: row.get(8)?,
+    })
+}
+
+/// The call that took a key, if that was not too long before this time.
+pub(super) fn key(
+    connection: &Connection,
+    principal: &str,
+    key: &IdempotencyKey,
+    now: Timestamp,
+) -> rusqlite::Result<Option<KeyRow>> {
+    let sql = "SELECT call, body, time FROM call_keys WHERE principal = ?1 AND key = ?2 AND time > ?3";
+    let over = now.unix_millis().saturating_sub(KEY_LIFE);
+    one(connection, sql, params![principal, key.as_str(), over], |row| {
+        let time = Timestamp::from_unix_millis(row.get(2)?);
+        Ok(KeyRow { call: word(row, 0, CallId::parse)?, body: hash(row, 1)?, time })
     })
 }
 

@@ -24,6 +24,9 @@ pub(super) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
     if version == 0 {
         connection.execute_batch(TABLES)?;
     }
+    if version <= 1 {
+        connection.execute_batch(TABLES_OF_KEYS)?;
+    }
     Ok(connection)
 }
 
@@ -173,6 +176,22 @@ CREATE TABLE postures (
 ) STRICT, WITHOUT ROWID;
 PRAGMA application_id = 1346460481;
 PRAGMA user_version = 1;
+COMMIT;
+";
+
+/// What came with the second version: the keys of calls, each for a day.
+const TABLES_OF_KEYS: &str = "
+BEGIN;
+CREATE TABLE call_keys (
+    principal TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    body      BLOB NOT NULL,
+    call      TEXT NOT NULL,
+    time      INTEGER NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX call_keys_time ON call_keys (time);
+PRAGMA user_version = 2;
 COMMIT;
 ";
 

@@ -30,6 +30,7 @@ use crate::{
     checkpoint::Checkpoint,
     keep::DAY,
     record::{RecordKind, genesis},
+    state::KEY_LIFE,
     tree::{TILE_HEIGHT, TILE_RECORDS},
     trouble::Trouble,
 };
@@ -265,6 +266,29 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// Removes the keys of calls whose time is over, some at a time.
+    pub(super) fn forget_keys(&self, now: Timestamp) -> Result<(), Trouble> {
+        let (reader, over) = (self.reader()?, before(now, KEY_LIFE).unix_millis());
+        let sql = "SELECT principal, key FROM call_keys WHERE time <= ?1 LIMIT ?2";
+        loop {
+            let keys: Vec<(String, String)> = reader
+                .prepare_cached(sql)?
+                .query_map([over, ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<Result<_, _>>()?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            self.ask(move |writer| {
+                writer.tidy(|connection| {
+                    // One that was taken anew meanwhile stays.
+                    let sql = "DELETE FROM call_keys WHERE principal = ?1 AND key = ?2 AND time <= ?3";
+                    let mut delete = connection.prepare_cached(sql)?;
+                    keys.iter().try_for_each(|(owner, key)| delete.execute(params![owner, key, over]).map(drop))
+                })
+            })?;
+        }
     }
 }
 
