@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use palyra_gate::{
     DecisionScope, GateConfig, OpenError, Refusal, ToolProposal, WorkspaceError, config::WorkspaceSection,
 };
-use palyra_journal::JournalStore;
+use palyra_journal::{JournalStore, RecordKind};
 use palyra_tests::{Lab, Plan, owner, text};
 use palyra_types::{AbsolutePath, Action, Channel, Principal, Resource, Sha256Digest, ToolName, WorkspaceName};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn policy_says_who_may_do_what_is_no_call() {
@@ -187,4 +187,32 @@ async fn of_many_adopted_directories_the_longest_unused_goes_first() {
     let is_known = |name: &WorkspaceName| known.workspaces.contains_key(name);
     assert_eq!([&names[0], &names[1], &names[2], &last].map(is_known), [true, false, true, true]);
     assert_eq!(known.workspaces.len(), 257, "the configured one, and as many as may be");
+}
+
+#[tokio::test]
+async fn the_journal_tells_of_the_daemon_and_of_reloads_that_were_refused() {
+    let lab = Lab::new().await;
+    lab.gate.daemon_started(&json!({ "version": "1" })).await.unwrap();
+    lab.gate.policies_refused("user:ada", "`lab.cedar` does not parse").await.unwrap();
+    lab.gate.stop(Duration::from_secs(1)).await;
+    lab.gate.daemon_stopped(&json!({ "left": 0 })).await.unwrap();
+    let records = lab.records().await;
+    let told: Vec<(RecordKind, Value)> = records
+        .iter()
+        .rev()
+        .take(3)
+        .rev()
+        .map(|one| (one.record.kind, serde_json::from_str(one.body.as_ref().unwrap()).unwrap()))
+        .collect();
+    let refused = json!({
+        "policy_set": lab.engine.snapshot().digest(),
+        "by": "user:ada",
+        "refused": "`lab.cedar` does not parse",
+    });
+    let expected = [
+        (RecordKind::DaemonStarted, json!({ "version": "1" })),
+        (RecordKind::PolicyReloaded, refused),
+        (RecordKind::DaemonStopped, json!({ "left": 0 })),
+    ];
+    assert_eq!(told, expected);
 }

@@ -315,9 +315,33 @@ impl Gate {
         let inner = &self.inner;
         let body = serde_json::json!({ "policy_set": inner.engine.snapshot().digest(), "by": by });
         inner.policies.send_modify(|count| *count += 1);
-        let record = inner.record(RecordKind::PolicyReloaded, Subject::default(), &body)?;
-        inner.commit(vec![record], Vec::new()).await.map_err(Refusal::from)?;
-        Ok(())
+        inner.tell(RecordKind::PolicyReloaded, &body).await
+    }
+
+    /// Records that a reload was refused, and why. What was in force stays in force.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn policies_refused(&self, by: &str, problem: &str) -> Result<(), Refusal> {
+        let set = self.inner.engine.snapshot().digest();
+        let body = serde_json::json!({ "policy_set": set, "by": by, "refused": problem });
+        self.inner.tell(RecordKind::PolicyReloaded, &body).await
+    }
+
+    /// Records that a daemon started, and what it says about itself.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn daemon_started(&self, body: &impl serde::Serialize) -> Result<(), Refusal> {
+        self.inner.tell(RecordKind::DaemonStarted, body).await
+    }
+
+    /// Records that a daemon stopped in good order, and what it says about that. To be called after [`Self::stop`].
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn daemon_stopped(&self, body: &impl serde::Serialize) -> Result<(), Refusal> {
+        self.inner.tell(RecordKind::DaemonStopped, body).await
     }
 
     /// Sets how freely a tool may be used in a layer, or leaves it to the next layer again.
@@ -498,6 +522,13 @@ impl Inner {
     ) -> Result<palyra_journal::NewRecord, Refusal> {
         let body = palyra_journal::Body::of(body, self.entropy.as_ref()).map_err(internal)?;
         Ok(palyra_journal::NewRecord { kind, subject, time: self.clock.now(), body })
+    }
+
+    /// Records something that belongs to no call and changes nothing.
+    async fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) -> Result<(), Refusal> {
+        let record = self.record(kind, Subject::default(), body)?;
+        self.commit(vec![record], Vec::new()).await?;
+        Ok(())
     }
 
     /// The tiers that can run here.
