@@ -204,6 +204,18 @@ impl JournalStore for FaultyStore {
         self.read("postures", |journal| journal.postures(tool))
     }
 
+    fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
+        self.read("postures_all", JournalStore::postures_all)
+    }
+
+    fn pending_count(&self) -> Later<'_, Result<u64, ReadError>> {
+        self.read("pending_count", JournalStore::pending_count)
+    }
+
+    fn size(&self) -> Later<'_, Result<u64, ReadError>> {
+        self.read("size", JournalStore::size)
+    }
+
     fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>> {
         self.journal.erase(selection, reason)
     }

@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use palyra_gate::{
-    DecisionScope, GateConfig, OpenError, Refusal, ToolProposal, WorkspaceError, config::WorkspaceSection,
+    DecisionScope, GateConfig, OpenError, PostureSetting, Refusal, StandingApproval, ToolProposal, WorkspaceError,
+    approval::record::Pattern, config::WorkspaceSection, posture::PostureLayer,
 };
 use palyra_journal::{JournalStore, RecordKind};
 use palyra_tests::{Lab, Plan, owner, text};
-use palyra_types::{AbsolutePath, Action, Channel, Principal, Resource, Sha256Digest, ToolName, WorkspaceName};
+use palyra_types::{
+    AbsolutePath, Action, Channel, Posture, Principal, Resource, Sha256Digest, Timestamp, ToolName, WorkspaceName,
+    clock::ManualClock,
+};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -215,4 +219,63 @@ async fn the_journal_tells_of_the_daemon_and_of_reloads_that_were_refused() {
         (RecordKind::DaemonStopped, json!({ "left": 0 })),
     ];
     assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn every_posture_that_is_set_is_listed() {
+    let lab = Lab::new().await;
+    let setting = |layer, key: &str, tool: &str, posture| PostureSetting {
+        layer,
+        key: key.to_owned(),
+        tool: ToolName::parse(tool).unwrap(),
+        posture: Some(posture),
+    };
+    let settings = [
+        setting(PostureLayer::Workspace, "lab", "fs.read", Posture::AskEachTime),
+        setting(PostureLayer::Agent, "agent:claude", "process.run", Posture::Disabled),
+    ];
+    for setting in &settings {
+        lab.gate.set_posture(setting, &owner().principal).await.unwrap();
+    }
+    assert_eq!(lab.gate.postures().await.unwrap(), settings);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn approvals_that_stand_are_listed_as_long_as_they_do() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_millis(1_770_000_000_000)));
+    let lab = Plan::default().clock(&clock).open().await;
+    let scope = DecisionScope::Timeboxed { minutes: 1, pattern: Pattern::Exact };
+    let first = lab.propose(lab.command(["echo", "box"]));
+    let question = lab.asked(1).await.remove(0);
+    lab.approve(question.id, scope).await.unwrap();
+    first.await.unwrap().unwrap();
+    lab.gate.run(lab.command(["echo", "box"])).await.unwrap();
+    let expected = StandingApproval {
+        id: question.id,
+        session: lab.session,
+        principal: "agent:claude".to_owned(),
+        on_behalf_of: None,
+        workspace: Some(WorkspaceName::parse("lab").unwrap()),
+        tool: ToolName::parse("process.run").unwrap(),
+        covers: "exactly: /usr/bin/echo box".to_owned(),
+        by: owner().principal,
+        scope,
+        until: Some(Timestamp::from_unix_millis(1_770_000_060_000)),
+        uses: 1,
+    };
+    assert_eq!(lab.gate.grants().await.unwrap(), [expected]);
+    clock.advance(60_000);
+    assert_eq!(lab.gate.grants().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_and_what_is_recorded_is_counted() {
+    let lab = Lab::new().await;
+    assert_eq!(lab.gate.pending_count().await.unwrap(), 0);
+    let waiting = [lab.propose(lab.command(["true"])), lab.propose(lab.command(["false"]))];
+    lab.asked(2).await;
+    assert_eq!(lab.gate.pending_count().await.unwrap(), 2);
+    assert_eq!(lab.gate.store().size().await.unwrap(), lab.records().await.len() as u64);
+    assert_eq!(lab.gate.trouble(), None);
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -24,13 +24,13 @@ use std::{
 use arc_swap::ArcSwap;
 use palyra_journal::{
     CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
-    state::{Change, Charge, KeyRow, PostureRow, RunRow, Waiting},
+    state::{Change, Charge, KeyRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, StopCause};
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Posture, Principal, Resource,
-    SandboxTier, Timestamp, ToolName,
+    AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
+    SandboxTier, Timestamp,
     id::{CallId, RunId, SessionId},
 };
 use tokio::sync::{Notify, broadcast, oneshot, watch};
@@ -41,7 +41,6 @@ use crate::{
     attest::Completed,
     config::GateConfig,
     execute::{LiveOutput, Reports},
-    posture::PostureLayer,
     proposal::ToolProposal,
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
@@ -307,6 +306,12 @@ impl Gate {
         self.inner.may(by, action, resource, channel)
     }
 
+    /// What keeps the journal from being written, as far as is known. Nothing runs as long as there is something.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.inner.store.trouble()
+    }
+
     /// Tells the gate that other policies are in force. Calls that wait are decided anew, and those that are denied now are withdrawn.
     ///
     /// # Errors
@@ -342,38 +347,6 @@ impl Gate {
     /// When it cannot be recorded.
     pub async fn daemon_stopped(&self, body: &impl serde::Serialize) -> Result<(), Refusal> {
         self.inner.tell(RecordKind::DaemonStopped, body).await
-    }
-
-    /// Sets how freely a tool may be used in a layer, or leaves it to the next layer again.
-    ///
-    /// # Errors
-    /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
-    pub async fn set_posture(&self, setting: &PostureSetting, by: &Principal) -> Result<(), Refusal> {
-        let inner = &self.inner;
-        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()), None)?;
-        let PostureSetting { layer, key, tool, posture } = setting;
-        let told = by.to_string();
-        let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
-        let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;
-        let row = PostureRow {
-            layer: layer.as_str().to_owned(),
-            key: key.clone(),
-            tool: tool.clone(),
-            posture: posture.unwrap_or(Posture::Disabled),
-        };
-        let change = Change::SetPosture { row, remove: posture.is_none() };
-        let inner = Arc::clone(inner);
-        // On a task of its own: whoever asked for it may go away while it is written, and calls are still to hear of it.
-        let writing = tokio::spawn(async move {
-            let written = inner.commit(vec![record], vec![change]).await;
-            inner.policies.send_modify(|count| *count += 1);
-            written
-        });
-        match writing.await.map_err(internal)? {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(Refusal::NoPosture),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Goes on with a call that waits for its answer.
@@ -497,7 +470,13 @@ impl Inner {
     }
 
     /// Whether policy lets somebody do something that is no call.
-    fn may(&self, by: &Principal, action: Action, resource: Resource, channel: Option<Channel>) -> Result<(), Refusal> {
+    pub(crate) fn may(
+        &self,
+        by: &Principal,
+        action: Action,
+        resource: Resource,
+        channel: Option<Channel>,
+    ) -> Result<(), Refusal> {
         let request = PolicyRequest { principal: by.clone(), action, resource };
         let context = PolicyRequestContext { channel, ..PolicyRequestContext::at(self.clock.now()) };
         let decision = self.engine.decide(&request, &context, &self.settings.load().evaluation);
@@ -536,19 +515,6 @@ impl Inner {
     pub(crate) const fn tiers(&self) -> &'static [SandboxTier] {
         &[SandboxTier::B]
     }
-}
-
-/// How freely a tool is to be used in a layer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PostureSetting {
-    /// The layer.
-    pub layer: PostureLayer,
-    /// What of that layer: a session, an agent, a workspace; empty for all.
-    pub key: String,
-    /// The tool.
-    pub tool: ToolName,
-    /// How freely; nothing leaves it to the next layer.
-    pub posture: Option<Posture>,
 }
 
 /// A call that is under way.

@@ -51,16 +51,18 @@ pub mod workspace;
 
 pub use approval::{
     Answer, AnswerError, Answerer, ApprovalPromptRecord, ApprovalRecord, CachedApproval, DecisionScope,
-    PendingToolApproval, PresencePin, apply_tool_approval_outcome, resolve_cached_tool_approval_for_proposal,
+    PendingToolApproval, PresencePin, StandingApproval, apply_tool_approval_outcome,
+    resolve_cached_tool_approval_for_proposal,
 };
 pub use attest::{Completed, Ending, Receipt, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
-pub use gate::{Accepted, Gate, OpenError, Parts, PostureSetting};
+pub use gate::{Accepted, Gate, OpenError, Parts};
 pub use output::Output;
 pub use palyra_journal::state::CallKey;
 pub use permit::{Approver, Permit};
+pub use posture::PostureSetting;
 pub use proposal::ToolProposal;
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};

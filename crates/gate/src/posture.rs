@@ -3,10 +3,19 @@
 //! Guarantees: `disabled` in any layer wins; otherwise the most specific layer that says something does; a layer that cannot be read means
 //! that the tool cannot be used.
 
-use palyra_journal::state::PostureRow;
-use palyra_types::{Posture, ToolMetadata, word::words};
+use std::sync::Arc;
 
-use crate::proposal::ToolProposal;
+use palyra_journal::{
+    CommitError, RecordKind, Subject,
+    state::{Change, PostureRow},
+};
+use palyra_types::{Action, Posture, Principal, Resource, ToolMetadata, ToolName, word::words};
+
+use crate::{
+    gate::{Gate, internal},
+    proposal::ToolProposal,
+    refusal::Refusal,
+};
 
 words! {
     /// Where a posture holds, most specific first.
@@ -32,6 +41,66 @@ impl PostureLayer {
             Self::Workspace => proposal.workspace.as_ref().map(ToString::to_string),
             Self::Global => Some(String::new()),
         }
+    }
+}
+
+/// How freely a tool is to be used in a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostureSetting {
+    /// The layer.
+    pub layer: PostureLayer,
+    /// What of that layer: a session, an agent, a workspace; empty for all.
+    pub key: String,
+    /// The tool.
+    pub tool: ToolName,
+    /// How freely; nothing leaves it to the next layer.
+    pub posture: Option<Posture>,
+}
+
+impl Gate {
+    /// Sets how freely a tool may be used in a layer, or leaves it to the next layer again.
+    ///
+    /// # Errors
+    /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
+    pub async fn set_posture(&self, setting: &PostureSetting, by: &Principal) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()), None)?;
+        let PostureSetting { layer, key, tool, posture } = setting;
+        let told = by.to_string();
+        let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
+        let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;
+        let row = PostureRow {
+            layer: layer.as_str().to_owned(),
+            key: key.clone(),
+            tool: tool.clone(),
+            posture: posture.unwrap_or(Posture::Disabled),
+        };
+        let change = Change::SetPosture { row, remove: posture.is_none() };
+        let inner = Arc::clone(inner);
+        // On a task of its own: whoever asked for it may go away while it is written, and calls are still to hear of it.
+        let writing = tokio::spawn(async move {
+            let written = inner.commit(vec![record], vec![change]).await;
+            inner.policies.send_modify(|count| *count += 1);
+            written
+        });
+        match writing.await.map_err(internal)? {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(_)) => Err(Refusal::NoPosture),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Every posture that is set, by tool.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn postures(&self) -> Result<Vec<PostureSetting>, Refusal> {
+        let rows = self.inner.store.postures_all().await?;
+        let setting = |PostureRow { layer, key, tool, posture }| {
+            let layer = PostureLayer::parse(&layer).map_err(internal)?;
+            Ok(PostureSetting { layer, key, tool, posture: Some(posture) })
+        };
+        rows.into_iter().map(setting).collect()
     }
 }
 

@@ -45,6 +45,9 @@ pub trait JournalStore: Send + Sync {
     /// Records of this daemon's chain, from this number on.
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
 
+    /// How many records this daemon's chain has, those that were dropped included.
+    fn size(&self) -> Later<'_, Result<u64, ReadError>>;
+
     /// Erases what records of this daemon's chain say, and tells of it in a record. The chain stays whole.
     fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>>;
 
@@ -92,6 +95,9 @@ pub trait JournalStore: Send + Sync {
     /// Questions in this state, oldest first, after this one.
     fn approvals_in(&self, query: ApprovalQuery) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>>;
 
+    /// How many questions are pending.
+    fn pending_count(&self) -> Later<'_, Result<u64, ReadError>>;
+
     /// The pending questions about exactly this action.
     fn pending_with(&self, digest: Sha256Digest) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>>;
 
@@ -111,6 +117,9 @@ pub trait JournalStore: Send + Sync {
 
     /// The postures that are set for a tool, in every layer.
     fn postures(&self, tool: ToolName) -> Later<'_, Result<Vec<PostureRow>, ReadError>>;
+
+    /// Every posture that is set, by tool.
+    fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>>;
 }
 
 /// What happens together: records of what happened, and the changes they tell of.

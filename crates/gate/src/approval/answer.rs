@@ -77,6 +77,14 @@ impl Gate {
         Ok(rows.iter().filter_map(|row| read(row).ok()).map(|document| document.prompt).collect())
     }
 
+    /// How many questions nobody has answered yet.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn pending_count(&self) -> Result<u64, Refusal> {
+        Ok(self.inner.store.pending_count().await?)
+    }
+
     /// One question, and its answer if it has one. Nothing is left of one that was erased.
     ///
     /// # Errors

@@ -6,8 +6,8 @@
 
 use palyra_journal::state::GrantRow;
 use palyra_types::{
-    AbsolutePath, Clock, Principal, Sha256Digest, Timestamp, WorkspaceName,
-    id::ApprovalId,
+    AbsolutePath, Clock, Principal, Sha256Digest, Timestamp, ToolName, WorkspaceName,
+    id::{ApprovalId, SessionId},
     json::digest_of,
     process::{is_interpreter, is_launcher},
     visible::visible,
@@ -18,8 +18,10 @@ use super::record::{DecisionScope, Pattern, PendingToolApproval};
 use crate::{
     action::CallAction,
     deadline::Deadline,
+    gate::Gate,
     plan::{Bounds, Plan},
     proposal::ToolProposal,
+    refusal::Refusal,
     tool::{ProcessWork, Work},
 };
 
@@ -32,6 +34,64 @@ pub struct CachedApproval {
     pub by: Principal,
     /// What it covers, in words.
     pub covers: String,
+}
+
+/// A standing approval, for whoever looks at what stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StandingApproval {
+    /// The question whose answer it is, by which it can be ended.
+    pub id: ApprovalId,
+    /// The conversation it holds for.
+    pub session: SessionId,
+    /// Whom it covers, as `kind:name`.
+    pub principal: String,
+    /// The user that they act for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<Principal>,
+    /// The workspace it holds in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceName>,
+    /// The tool it covers.
+    pub tool: ToolName,
+    /// What it covers, in words.
+    pub covers: String,
+    /// Who gave it.
+    pub by: Principal,
+    /// How much was given.
+    pub scope: DecisionScope,
+    /// Until when; for the session it has no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// How often it was used.
+    pub uses: u64,
+}
+
+impl Gate {
+    /// The approvals that stand now, oldest first.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn grants(&self) -> Result<Vec<StandingApproval>, Refusal> {
+        let inner = &self.inner;
+        let standing = |row: GrantRow| {
+            // A grant that cannot be read covers nothing.
+            let document: GrantDocument = serde_json::from_str(&row.document).ok()?;
+            document.holds(inner.clock.as_ref(), inner.recorded()).then(|| StandingApproval {
+                id: row.id,
+                session: row.session,
+                principal: row.principal,
+                on_behalf_of: document.on_behalf_of,
+                workspace: document.workspace,
+                tool: row.tool,
+                covers: document.covers,
+                by: document.by,
+                scope: document.scope,
+                until: matches!(document.scope, DecisionScope::Timeboxed { .. }).then_some(document.until.at),
+                uses: row.uses,
+            })
+        };
+        Ok(inner.store.grants().await?.into_iter().filter_map(standing).collect())
+    }
 }
 
 /// What a standing approval covers, and until when.

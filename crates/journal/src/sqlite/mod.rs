@@ -238,6 +238,11 @@ impl JournalStore for SqliteJournal {
         self.read(|connection| records(&self.directory, connection, from, most))
     }
 
+    fn size(&self) -> Later<'_, Result<u64, ReadError>> {
+        // The newest records are never sealed, so the last one is here.
+        self.read(|connection| rows::count(connection, "SELECT ifnull(max(seq) + 1, 0) FROM records"))
+    }
+
     fn erase(&self, selection: Selection, reason: String) -> Later<'_, Result<Erased, Trouble>> {
         let (reply, answer) = oneshot::channel();
         self.errand(Errand::Erase(selection, reason, reply), answer)
@@ -314,6 +319,10 @@ impl JournalStore for SqliteJournal {
         self.read(|connection| rows::all(connection, &sql, parameters, rows::approval))
     }
 
+    fn pending_count(&self) -> Later<'_, Result<u64, ReadError>> {
+        self.read(|connection| rows::count(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'"))
+    }
+
     fn pending_with(&self, digest: Sha256Digest) -> Later<'_, Result<Vec<ApprovalRow>, ReadError>> {
         let sql = format!("{} WHERE digest = ?1 AND state = 'pending' ORDER BY id", rows::APPROVAL);
         self.read(|connection| rows::all(connection, &sql, [digest.as_bytes()], rows::approval))
@@ -343,6 +352,11 @@ impl JournalStore for SqliteJournal {
     fn postures(&self, tool: ToolName) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
         let sql = "SELECT tool, layer, key, posture FROM postures WHERE tool = ?1 ORDER BY layer, key";
         self.read(|connection| rows::all(connection, sql, [tool.as_str()], rows::posture))
+    }
+
+    fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
+        let sql = "SELECT tool, layer, key, posture FROM postures ORDER BY tool, layer, key";
+        self.read(|connection| rows::all(connection, sql, [], rows::posture))
     }
 }
 

@@ -42,6 +42,11 @@ pub(super) fn one<T>(
     connection.prepare_cached(sql)?.query_row(parameters, read).optional()
 }
 
+/// The one number that a query gives.
+pub(super) fn count(connection: &Connection, sql: &str) -> rusqlite::Result<u64> {
+    connection.prepare_cached(sql)?.query_row([], |row| number(row, 0))
+}
+
 pub(super) fn call(row: &Row<'_>) -> rusqlite::Result<CallRow> {
     Ok(CallRow {
         call: word(row, 0, CallId::parse)?,
