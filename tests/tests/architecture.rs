@@ -44,12 +44,14 @@ const REACH: &[(&str, Reach)] = &[
     ("palyra-client", Reach::Only(&["palyra-api", "palyra-types"])),
     (
         "palyra-daemon",
-        // The daemon takes the types of a decision from the policy crate; it decides nothing itself.
+        // The daemon takes the types of a decision from the policy crate, and opens the journal and tells its records; it decides and records
+        // nothing itself.
         Reach::Only(&[
             "palyra-api",
             "palyra-access",
             "palyra-identity",
             "palyra-gate",
+            "palyra-journal",
             "palyra-policy",
             "palyra-types",
         ]),

@@ -300,9 +300,10 @@ pub struct Grant {
     pub covers: String,
     /// Who gave it.
     pub by: String,
-    /// Until when.
-    #[schema(value_type = schema::Time)]
-    pub until: Timestamp,
+    /// Until when; absent for one that holds for the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Time>)]
+    pub until: Option<Timestamp>,
     /// How often it was used.
     pub uses: u64,
 }

@@ -115,6 +115,17 @@ pub struct LiveOutput {
     pub bytes: Arc<[u8]>,
 }
 
+impl LiveOutput {
+    /// `stdout` or `stderr`.
+    #[must_use]
+    pub const fn stream_name(&self) -> &'static str {
+        match self.stream {
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
+        }
+    }
+}
+
 /// What became of a call that was started.
 #[derive(Debug)]
 #[must_use = "an execution that is not attested has no receipt"]

@@ -1,0 +1,102 @@
+//! What every handler is handed: the gate, and what the daemon knows about itself.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use palyra_gate::{Gate, Report, Reports};
+use palyra_journal::{JournalStore, Publisher};
+use palyra_types::{Clock, Entropy, StateHome, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{
+    caller::Holders,
+    config::Config,
+    console::Console,
+    edge::{Names, RequestIds},
+    figures::Figures,
+    hub::Hub,
+    keys::KeysUnderWay,
+    runs::OwnRuns,
+};
+
+/// The daemon, as handlers see it.
+pub struct App {
+    /// How long calls that run may go on when the daemon is told to stop.
+    pub drain: std::time::Duration,
+    /// Everything that is decided, asked, run and attested.
+    pub gate: Gate,
+    /// What keeps the journal.
+    pub store: Arc<dyn JournalStore>,
+    /// Where the journal is.
+    pub journal: PathBuf,
+    /// The state directory.
+    pub home: StateHome,
+    /// What is configured now.
+    pub config: Mutex<Arc<Config>>,
+    /// Who the credentials stand for.
+    pub holders: Holders,
+    /// The console's links and sessions.
+    pub console: Console,
+    /// Tells what is journalled.
+    pub hub: Arc<Hub>,
+    /// Figures for Prometheus.
+    pub figures: Figures,
+    /// The run of each credential, for calls that name none.
+    pub own_runs: OwnRuns,
+    /// Idempotency keys of calls that are being proposed.
+    pub keys: KeysUnderWay,
+    /// What checkpoints are sent to.
+    pub publisher: Option<Publisher>,
+    /// Gives out ids of requests.
+    pub request_ids: RequestIds,
+    /// The names of the control listener.
+    pub control_names: Names,
+    /// The names of the local listener.
+    pub local_names: Names,
+    /// Where the local listener is.
+    pub local: SocketAddr,
+    /// Since when the policies are in force, and why others are not.
+    pub policies: Mutex<InForce>,
+    /// Whether the daemon is about to stop.
+    pub stopping: watch::Sender<bool>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// The policies that are in force.
+#[derive(Debug, Clone)]
+pub struct InForce {
+    /// Since when.
+    pub since: Timestamp,
+    /// Why what is on disk is not, if the last reload was refused.
+    pub refused: Option<String>,
+}
+
+/// What the tools `tool.list` and `daemon.status` tell.
+pub struct Knowledge {
+    /// The tools there are.
+    pub tools: Value,
+    /// What keeps the journal.
+    pub store: Arc<dyn JournalStore>,
+    /// Since when the daemon is up.
+    pub started: Timestamp,
+}
+
+impl Reports for Knowledge {
+    fn report(&self, about: Report) -> Value {
+        match about {
+            Report::Tools => json!({ "tools": self.tools }),
+            Report::Status => {
+                let trouble = self.store.trouble().map(|trouble| trouble.to_string());
+                let version = env!("CARGO_PKG_VERSION");
+                json!({ "version": version, "started": self.started, "well": trouble.is_none(), "trouble": trouble })
+            }
+        }
+    }
+}

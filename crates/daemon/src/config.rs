@@ -1,0 +1,334 @@
+//! `config.toml`, all of it.
+//!
+//! Guarantees: an unknown section or key is an error that names the nearest known one; what is left out is the careful choice; a variable
+//! `PALYRA_SECTION__KEY` overrides one key. Does not: open what it names. The gate and the journal do.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use palyra_gate::{
+    GateConfig,
+    config::{
+        ApprovalsConfig, BudgetConfig, CallsConfig, EgressSection, PolicySection, PresetChoice, ToolCallConfig,
+        WorkspaceSection,
+    },
+};
+use palyra_journal::{Keeping, Retention, Rotation};
+use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
+use palyra_types::{AbsolutePath, StateHome, visible::visible, word::nearest, word::words};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the daemon listens.
+    pub listen: ListenSection,
+    /// What policy is told besides the policies themselves.
+    pub policy: PolicySection,
+    /// Where calls may work.
+    pub workspace: Vec<WorkspaceSection>,
+    /// How calls run.
+    pub sandbox: ToolCallConfig,
+    /// What calls may reach.
+    pub egress: EgressSection,
+    /// How people are asked.
+    pub approvals: ApprovalsConfig,
+    /// What a run may use.
+    pub budget: BudgetConfig,
+    /// How much may be under way at once.
+    pub calls: CallsConfig,
+    /// How long and how much the journal keeps.
+    pub journal: JournalSection,
+    /// What the daemon says about itself.
+    pub log: LogSection,
+}
+
+impl Config {
+    /// Reads the configuration of a state directory. A file that is not there is an empty one.
+    ///
+    /// # Errors
+    /// When it cannot be read or says something that makes no sense.
+    pub fn read(home: &StateHome, variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let path = home.config();
+        let text = match std::fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            _ => read_text(&path).map_err(|finding| ConfigError::Unreadable(finding.problem.to_string()))?,
+        };
+        Self::parse(&text, variables)
+    }
+
+    /// Reads a configuration and what overrides it.
+    ///
+    /// # Errors
+    /// When it says something that makes no sense.
+    pub fn parse(text: &str, variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let mut table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::Invalid(error.to_string()))?;
+        for (name, value) in variables {
+            override_key(&mut table, &name, &value)?;
+        }
+        known_sections(&table)?;
+        // Read from the text where nothing overrides it, because errors then show the line.
+        let overridden = toml::from_str::<toml::Table>(text).ok().as_ref() != Some(&table);
+        let config: Self = if overridden {
+            table.try_into().map_err(|error: toml::de::Error| ConfigError::Invalid(error.to_string()))?
+        } else {
+            toml::from_str(text).map_err(|error| ConfigError::Invalid(error.to_string()))?
+        };
+        config.listen.check()?;
+        Ok(config)
+    }
+
+    /// The part that the gate is told.
+    #[must_use]
+    pub fn gate(&self) -> GateConfig {
+        GateConfig {
+            policy: self.policy.clone(),
+            workspace: self.workspace.clone(),
+            sandbox: self.sandbox.clone(),
+            egress: self.egress.clone(),
+            approvals: self.approvals.clone(),
+            budget: self.budget,
+            calls: self.calls,
+        }
+    }
+
+    /// The policies that this configuration puts in force: the preset's, and those of the state directory.
+    ///
+    /// # Errors
+    /// With every file that cannot be used.
+    pub fn policies(&self, directory: &Path) -> Result<Vec<SourceFile>, LoadError> {
+        let mut sources: Vec<SourceFile> = match self.policy.preset {
+            PresetChoice::Preset(preset) => vec![preset.source()],
+            PresetChoice::None => Vec::new(),
+        };
+        if std::fs::symlink_metadata(directory).is_ok() {
+            sources.extend(read_policies(directory)?);
+        }
+        Ok(sources)
+    }
+}
+
+/// `[listen]`: where the daemon listens. Ports are fixed, because clients remember them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ListenSection {
+    /// TLS, for the `palyra` command.
+    pub control: SocketAddr,
+    /// Plain HTTP on loopback, for agents and the console.
+    pub local: SocketAddr,
+    /// How long calls that run may go on when the daemon is told to stop.
+    pub drain_seconds: u32,
+}
+
+impl Default for ListenSection {
+    fn default() -> Self {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self { control: SocketAddr::new(loopback, 7718), local: SocketAddr::new(loopback, 7717), drain_seconds: 10 }
+    }
+}
+
+impl ListenSection {
+    /// How long calls that run may go on when the daemon is told to stop.
+    #[must_use]
+    pub fn drain(self) -> Duration {
+        Duration::from_secs(self.drain_seconds.into())
+    }
+
+    fn check(self) -> Result<(), ConfigError> {
+        if !self.local.ip().is_loopback() {
+            return Err(ConfigError::LocalNotLoopback(self.local));
+        }
+        if self.local.port() == 0 || self.control.port() == 0 || self.local == self.control {
+            return Err(ConfigError::Ports);
+        }
+        Ok(())
+    }
+}
+
+/// `[journal]`: how long and how much the journal keeps, and where its checkpoints go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JournalSection {
+    /// What records say is erased after this many days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bodies_for_days: Option<u32>,
+    /// Older records are sealed in segments of this size.
+    pub segment_bytes: u64,
+    /// The oldest segments are dropped once all of it is larger than this.
+    pub keep_bytes: u64,
+    /// A file that signed checkpoints are added to. Best on another disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_file: Option<AbsolutePath>,
+    /// An address that signed checkpoints are sent to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_url: Option<String>,
+}
+
+impl Default for JournalSection {
+    fn default() -> Self {
+        let Rotation { segment_bytes, keep_bytes } = Rotation::default();
+        Self { bodies_for_days: None, segment_bytes, keep_bytes, checkpoint_file: None, checkpoint_url: None }
+    }
+}
+
+impl JournalSection {
+    /// As the journal is told.
+    #[must_use]
+    pub const fn keeping(&self) -> Keeping {
+        Keeping {
+            rotation: Rotation { segment_bytes: self.segment_bytes, keep_bytes: self.keep_bytes },
+            retention: Retention { bodies_for: self.bodies_for_days },
+        }
+    }
+}
+
+/// `[log]`: what the daemon says about itself on standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    /// `text` or `json`.
+    pub format: LogFormat,
+    /// How much: `error`, `warn`, `info`, `debug` or `trace`, or a filter such as `info,palyra_daemon=debug`.
+    pub level: String,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+words! {
+    /// How log lines look.
+    pub enum LogFormat ("log format") {
+        /// For people.
+        Text = "text",
+        /// One JSON object for each line.
+        Json = "json",
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("config.toml cannot be read: {0}")]
+    Unreadable(String),
+    /// It is no configuration.
+    #[error("config.toml makes no sense: {0}")]
+    Invalid(String),
+    /// A section that does not exist.
+    #[error("config.toml: unknown section `{}`{}", visible(.name), .near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    UnknownSection {
+        /// Its name.
+        name: String,
+        /// What may be meant.
+        near: Option<&'static str>,
+    },
+    /// A variable that names no key.
+    #[error("the variable `{}` names no key of the configuration", visible(.0))]
+    Variable(String),
+    /// The local listener would be open to the network.
+    #[error("`local` under [listen] is {0}, and plain HTTP is for loopback only")]
+    LocalNotLoopback(SocketAddr),
+    /// Ports that cannot be remembered.
+    #[error("`local` and `control` under [listen] need a port each, not 0 and not the same")]
+    Ports,
+}
+
+impl ConfigError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "check who owns it and that it is a file in UTF-8",
+            Self::Invalid(_) | Self::UnknownSection { .. } => "docs/configuration.md shows every section and key",
+            Self::Variable(_) => "write it like PALYRA_LISTEN__LOCAL=127.0.0.1:7717",
+            Self::LocalNotLoopback(_) => "set it to 127.0.0.1 with a port; the control listener may be elsewhere",
+            Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
+        }
+    }
+}
+
+fn known_sections(table: &toml::Table) -> Result<(), ConfigError> {
+    match table.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(ConfigError::UnknownSection { name: name.clone(), near: nearest(name, SECTIONS) }),
+    }
+}
+
+/// Sets `[section] key` from `PALYRA_SECTION__KEY`. Other variables are passed over.
+fn override_key(table: &mut toml::Table, name: &str, value: &str) -> Result<(), ConfigError> {
+    let Some((section, key)) = name.strip_prefix("PALYRA_").and_then(|rest| rest.split_once("__")) else {
+        return Ok(());
+    };
+    let refused = || ConfigError::Variable(name.to_owned());
+    let (section, key) = (section.to_ascii_lowercase(), key.to_ascii_lowercase());
+    let section = table.entry(section).or_insert_with(|| toml::Table::new().into());
+    // What reads as TOML is meant as such; anything else is text.
+    let value = toml::from_str::<toml::Table>(&format!("value = {value}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| value.into());
+    section.as_table_mut().ok_or_else(refused)?.insert(key, value);
+    Ok(())
+}
+
+/// The sections there are.
+pub const SECTIONS: &[&str] =
+    &["listen", "policy", "workspace", "sandbox", "egress", "approvals", "budget", "calls", "journal", "log"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(text, [])
+    }
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        assert_eq!(parse(""), Ok(Config::default()));
+        let known = toml::Table::try_from(Config::default()).unwrap();
+        assert!(known.keys().all(|section| SECTIONS.contains(&section.as_str())));
+    }
+
+    #[test]
+    fn a_misspelt_section_or_key_is_told_with_what_may_be_meant() {
+        let error = parse("[lisen]\nlocal = \"127.0.0.1:1\"").unwrap_err();
+        assert_eq!(error.to_string(), "config.toml: unknown section `lisen`; did you mean `listen`?");
+        let error = parse("[listen]\nlocl = \"127.0.0.1:1\"").unwrap_err();
+        assert!(error.to_string().contains("expected one of"), "{error}");
+    }
+
+    #[test]
+    fn the_local_listener_stays_on_loopback() {
+        let error = parse("[listen]\nlocal = \"0.0.0.0:7717\"").unwrap_err();
+        assert!(matches!(error, ConfigError::LocalNotLoopback(_)), "{error}");
+        assert_eq!(parse("[listen]\nlocal = \"127.0.0.1:0\""), Err(ConfigError::Ports));
+    }
+
+    #[test]
+    fn a_variable_overrides_one_key() {
+        let set = |name: &str, value: &str| Config::parse("[budget]\ncalls = 1", [(name.to_owned(), value.to_owned())]);
+        assert_eq!(set("PALYRA_BUDGET__CALLS", "7").unwrap().budget.calls, 7);
+        assert_eq!(set("PALYRA_LISTEN__LOCAL", "127.0.0.1:9").unwrap().listen.local.port(), 9);
+        assert_eq!(set("PALYRA_HOME", "/x").unwrap().budget.calls, 1);
+        assert!(set("PALYRA_BUDGET__CALS", "7").is_err());
+        assert!(set("PALYRA_BUGDET__CALLS", "7").is_err());
+    }
+
+    #[test]
+    fn the_file_that_init_writes_says_what_holds_without_it() {
+        let text = include_str!("config.toml");
+        assert_eq!(parse(text), Ok(Config::default()));
+        let uncommented: String =
+            text.lines().map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line))).collect();
+        assert_eq!(parse(&uncommented), Ok(Config::default()));
+        assert_ne!(text, uncommented);
+    }
+}

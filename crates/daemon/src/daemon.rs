@@ -1,0 +1,352 @@
+//! The daemon's life: starts, serves, reloads, drains, stops.
+//!
+//! Guarantees: nothing is served before what an earlier daemon left is in order; a configuration, a policy or a state directory that is not in
+//! order, and a port that is taken, keep it from starting; when it stops, calls that run get some time, and everything that began is attested.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use palyra_gate::{Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
+use palyra_journal::{
+    CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
+    state::CallState,
+};
+use palyra_policy::{Engine, LoadError};
+use palyra_types::{Clock, Entropy, Principal, WorkspaceRole, entropy::NoEntropy};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use serde_json::json;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinHandle,
+};
+
+use crate::{
+    app::{App, InForce, Knowledge},
+    caller::Holders,
+    certificate::{self, CertificateError},
+    config::Config,
+    console::Console,
+    credential,
+    edge::{Listener, Names, RequestIds},
+    figures::Figures,
+    hub::Hub,
+    installation::{Installation, InstallationError},
+    keys::KeysUnderWay,
+    listen::{Bound, Stop},
+    policies, routes,
+    runs::OwnRuns,
+};
+
+/// A daemon that serves.
+pub struct Daemon {
+    app: Arc<App>,
+    journal: Arc<SqliteJournal>,
+    stop: watch::Sender<Stop>,
+    listeners: Vec<JoinHandle<()>>,
+    drain: Duration,
+}
+
+impl Daemon {
+    /// Starts a daemon on a state directory. It serves when this returns. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When something is not in order.
+    pub async fn start(
+        installation: &Installation,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, StartError> {
+        harden();
+        let config = installation.config().clone();
+        let (control, local) = bind(installation, &config).await?;
+        let directory = installation.journal();
+        let journal = Arc::new(SqliteJournal::open_keeping(
+            &directory,
+            config.journal.keeping(),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+        )?);
+        let store: Arc<dyn JournalStore> = Arc::<SqliteJournal>::clone(&journal);
+        let engine = Arc::new(Engine::new(&config.policies(&installation.home().policies())?)?);
+        let gate = open_gate(installation, &config, (engine, &store), (&clock, &entropy)).await?;
+        let recovered = gate.recover().await?;
+        let policy_set = gate.engine().snapshot().digest();
+        let version = env!("CARGO_PKG_VERSION");
+        let (interrupted, withdrawn, resumed) = (recovered.interrupted, recovered.withdrawn, recovered.resumed);
+        let told = json!({ "version": version, "policy_set": policy_set, "pid": std::process::id(),
+            "recovered": { "interrupted": interrupted, "withdrawn": withdrawn, "resumed": resumed } });
+        gate.daemon_started(&told).await?;
+        tracing::info!(version, %policy_set, interrupted, withdrawn, resumed, "what was left is in order");
+        let app = Arc::new(App {
+            hub: Hub::open(Arc::clone(&store)).await?,
+            publisher: publisher(&config, &store, &directory, &clock)?,
+            journal: directory,
+            home: installation.home().clone(),
+            holders: holders(installation)?,
+            console: Console::new(Arc::clone(&clock), Arc::clone(&entropy)),
+            figures: Figures::new(),
+            own_runs: OwnRuns::default(),
+            keys: KeysUnderWay::default(),
+            request_ids: RequestIds::new(entropy.as_ref())?,
+            control_names: Names::of(Listener::Control, config.listen.control),
+            local_names: Names::of(Listener::Local, config.listen.local),
+            local: config.listen.local,
+            policies: Mutex::new(InForce { since: clock.now(), refused: None }),
+            stopping: watch::channel(false).0,
+            drain: config.listen.drain(),
+            config: Mutex::new(Arc::new(config)),
+            store,
+            gate,
+            clock,
+            entropy,
+        });
+        let router = routes::router(Arc::clone(&app));
+        let (stop, stopping) = watch::channel(Stop::No);
+        let listeners = vec![control.serve(router.clone(), stopping.clone()), local.serve(router, stopping)];
+        tokio::spawn(maintain(Arc::clone(&app)));
+        let drain = app.drain;
+        Ok(Self { app, journal, stop, listeners, drain })
+    }
+
+    /// What handlers see of it.
+    #[must_use]
+    pub const fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Serves until somebody asks it to stop, reloads when it is asked to, and stops in good order.
+    ///
+    /// # Errors
+    /// When signals cannot be heard.
+    pub async fn run(self) -> std::io::Result<()> {
+        let mut reload = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        loop {
+            tokio::select! {
+                _ = reload.recv() => {
+                    // Told where everybody looks; what was in force stays if it is refused.
+                    let _ = policies::reload(&self.app, "signal").await;
+                }
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            }
+        }
+        tracing::info!("stopping; once more ends what runs at once");
+        let again = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        self.stop(again).await;
+        Ok(())
+    }
+
+    /// Stops: takes nothing new, lets what runs go on for a while or until `hurry` is done, ends it, and closes the journal.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) {
+        let Self { app, journal, stop, listeners, drain } = self;
+        app.stopping.send_replace(true);
+        tokio::select! {
+            () = nothing_runs(&app) => {}
+            () = tokio::time::sleep(drain) => {}
+            () = hurry => {}
+        }
+        let left = app.gate.stop(STOP_WITHIN).await;
+        stop.send_replace(Stop::Gently);
+        let _ = tokio::time::timeout(ANSWER_WITHIN, futures_util::future::join_all(listeners)).await;
+        stop.send_replace(Stop::AtOnce);
+        if let Err(error) = app.gate.daemon_stopped(&json!({ "left": left })).await {
+            tracing::warn!(%error, "the end of the daemon could not be recorded");
+        }
+        tracing::info!(left, "stopped");
+        drop((app, journal));
+    }
+}
+
+/// Waits until no call runs.
+async fn nothing_runs(app: &App) {
+    while app.store.calls_in(CallState::Started).await.is_ok_and(|calls| !calls.is_empty()) {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Seals, drops and erases what is due, every now and then.
+async fn maintain(app: Arc<App>) {
+    let mut stopping = app.stopping.subscribe();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(MAINTAIN_EVERY) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+        if let Err(trouble) = app.store.maintain(app.clock.now()).await {
+            tracing::warn!(%trouble, "the journal could not be maintained");
+        }
+    }
+}
+
+/// Keeps the memory of the daemon, which holds credentials, from others of the same user, and makes room for many connections.
+fn harden() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "other programs of this user could read the daemon's memory");
+    }
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
+}
+
+/// Takes both ports before anything else, so that two daemons never work on one state.
+async fn bind(installation: &Installation, config: &Config) -> Result<(Bound, Bound), StartError> {
+    let taken =
+        |address: SocketAddr| move |error: std::io::Error| StartError::Port { address, error: error.to_string() };
+    let tls = certificate::server_config(installation.certificate(), &installation.certificate_key()?)?;
+    let (control, local) = (config.listen.control, config.listen.local);
+    let bound = Bound::control(control, tls).await.map_err(taken(control))?;
+    Ok((bound, Bound::local(local).await.map_err(taken(local))?))
+}
+
+async fn open_gate(
+    installation: &Installation,
+    config: &Config,
+    (engine, store): (Arc<Engine>, &Arc<dyn JournalStore>),
+    (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+) -> Result<Gate, StartError> {
+    let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
+    let tools: Vec<_> = registry.definitions().map(routes::tools_told).collect();
+    let tools = serde_json::to_value(tools).map_err(|error| StartError::Build(error.to_string()))?;
+    let reports: Arc<dyn Reports> = Arc::new(Knowledge { tools, store: Arc::clone(store), started: clock.now() });
+    let presence = installation.presence()?;
+    let presence = presence.map(|hash| PresencePin::new(&hash)).transpose();
+    Ok(Gate::open(Parts {
+        engine,
+        store: Arc::clone(store),
+        config: config.gate(),
+        registry,
+        state_directory: installation.directory()?,
+        environment: std::env::vars().collect::<BTreeMap<_, _>>(),
+        reports,
+        presence: presence.map_err(|error| StartError::Presence(error.to_string()))?,
+        clock: Arc::clone(clock),
+        entropy: Arc::clone(entropy),
+    })
+    .await?)
+}
+
+fn publisher(
+    config: &Config,
+    store: &Arc<dyn JournalStore>,
+    journal: &std::path::Path,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Publisher>, StartError> {
+    let mut sinks: Vec<Box<dyn CheckpointSink>> = Vec::new();
+    if let Some(path) = &config.journal.checkpoint_file {
+        sinks.push(Box::new(FileSink::new(std::path::Path::new(path.as_str()), journal)?));
+    }
+    if let Some(address) = &config.journal.checkpoint_url {
+        sinks.push(Box::new(WebhookSink::new(address, SINK_PATIENCE)?));
+    }
+    if sinks.is_empty() {
+        return Ok(None);
+    }
+    let started = Publisher::start(store, sinks, Pace::default(), clock);
+    started.map(Some).map_err(|error| StartError::Build(error.to_string()))
+}
+
+fn holders(installation: &Installation) -> Result<Holders, StartError> {
+    let broken = |error: palyra_types::principal::PrincipalError| StartError::Build(error.to_string());
+    let owner = Principal::parse("user:owner").and_then(|owner| owner.with_roles([WorkspaceRole::Owner]));
+    Ok(Holders {
+        owner: (credential::digest(installation.owner_token()), owner.map_err(broken)?),
+        agent: (credential::digest(installation.agent_token()), Principal::parse("agent:local").map_err(broken)?),
+    })
+}
+
+/// Why a daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The state directory is not in order.
+    #[error(transparent)]
+    Installation(#[from] InstallationError),
+    /// The certificate is not in order.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A port cannot be had.
+    #[error("the port at {address} cannot be had: {error}")]
+    Port {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        error: String,
+    },
+    /// The journal is not in order.
+    #[error(transparent)]
+    Journal(#[from] Trouble),
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadError),
+    /// The policies are not in order.
+    #[error("the policies cannot be used: {}", first(.0))]
+    Policies(#[from] LoadError),
+    /// The gate does not open.
+    #[error(transparent)]
+    Gate(#[from] OpenError),
+    /// What an earlier daemon left cannot be put in order.
+    #[error("what an earlier daemon left cannot be put in order: {0}")]
+    Recovery(#[from] Refusal),
+    /// A place for checkpoints cannot be used.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The PIN that is kept cannot be used.
+    #[error("{0}")]
+    Presence(String),
+    /// No randomness.
+    #[error(transparent)]
+    NoEntropy(#[from] NoEntropy),
+    /// A broken build, or a system without threads.
+    #[error("{0}")]
+    Build(String),
+}
+
+impl StartError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Installation(error) => error.advice(),
+            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Port { address, .. } => format!(
+                "another daemon may be running (`palyra status`), or another program has {address}; \
+                 choose other ports under [listen] in config.toml"
+            ),
+            Self::Journal(trouble) => trouble.advice().to_owned(),
+            Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),
+            Self::Policies(_) => "run `palyra policy check`".to_owned(),
+            Self::Gate(_) => "look at [[workspace]] in config.toml".to_owned(),
+            Self::Recovery(refusal) => refusal.advice(),
+            Self::Sink(_) => "look at [journal] in config.toml".to_owned(),
+            Self::Presence(_) => "remove `identity/presence` from the state directory and set the PIN anew".to_owned(),
+            Self::NoEntropy(_) | Self::Build(_) => "report this".to_owned(),
+        }
+    }
+}
+
+fn first(error: &LoadError) -> String {
+    let first = error.findings.first();
+    first.map_or_else(|| error.to_string(), |first| format!("{}: {}", first.location, first.problem))
+}
+
+/// How long calls that are stopped have to end and be attested.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long answers may take to get to whoever waits for them.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+const MAINTAIN_EVERY: Duration = Duration::from_secs(60);
+
+const SINK_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,187 @@
+//! What every request passes through, whatever its route.
+//!
+//! Guarantees: a request for another host, or one that a browser sends for another origin, is refused before anybody looks at it, so that
+//! neither DNS rebinding nor a page on another port gets anything; every answer has an id, and every error the one shape. There is no CORS
+//! header anywhere, so no browser shows an answer to another origin.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use palyra_api::{ErrorBody, ErrorDetail};
+use palyra_types::{Entropy, entropy::NoEntropy};
+
+use crate::{
+    app::App,
+    extract::{LONGEST_BODY, too_large},
+    failure::Failure,
+};
+
+/// Which listener a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    /// TLS.
+    Control,
+    /// Plain HTTP on loopback.
+    Local,
+}
+
+/// The names that a listener answers to.
+pub struct Names {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Names {
+    /// The names of a listener at this address.
+    #[must_use]
+    pub fn of(listener: Listener, address: SocketAddr) -> Self {
+        let port = address.port();
+        let mut hosts = vec![address.to_string()];
+        if address.ip().is_loopback() || address.ip().is_unspecified() {
+            hosts.extend([format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")]);
+        }
+        let scheme = match listener {
+            Listener::Control => "https",
+            Listener::Local => "http",
+        };
+        let origins = hosts.iter().map(|host| format!("{scheme}://{host}")).collect();
+        Self { hosts, origins }
+    }
+
+    /// Whether a request is for this listener, and from nowhere else.
+    fn admit(&self, request: &Request) -> Result<(), Failure> {
+        let headers = request.headers();
+        let host = only(headers, &header::HOST).or_else(|| request.uri().authority().map(|name| name.as_str()));
+        if !host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))) {
+            return Err(Failure::new(
+                "bad_host",
+                "the request is for another host",
+                "use the address that `palyra paths` shows",
+            ));
+        }
+        let foreign = headers.contains_key(header::ORIGIN)
+            && !only(headers, &header::ORIGIN)
+                .is_some_and(|origin| self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)));
+        // Browsers say where a request comes from even where they send no origin. Another port is the same site.
+        let elsewhere = headers
+            .get("sec-fetch-site")
+            .is_some_and(|site| site != "same-origin" && site != "none" && !is_visit(request));
+        if foreign || elsewhere {
+            return Err(Failure::new(
+                "foreign_origin",
+                "the request comes from a page of another origin",
+                "open the console by its own link: `palyra open`",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether somebody follows a link to the page itself, which holds nothing and is the same for everybody.
+fn is_visit(request: &Request) -> bool {
+    let navigates = request.headers().get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
+    let whole_page = request.headers().get("sec-fetch-dest").is_some_and(|dest| dest == "document");
+    request.method() == Method::GET && request.uri().path() == "/" && navigates && whole_page
+}
+
+/// The value of a header that stands once.
+fn only<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let (value, more) = (values.next()?, values.next());
+    if more.is_some() { None } else { value.to_str().ok() }
+}
+
+/// Gives out ids of requests: unlike those of any other start of the daemon, and without a system call each.
+pub struct RequestIds {
+    start: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// Ids that begin with something random.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub fn new(entropy: &dyn Entropy) -> Result<Self, NoEntropy> {
+        let mut start = [0; 8];
+        entropy.fill(&mut start)?;
+        Ok(Self { start: u64::from_le_bytes(start), next: AtomicU64::new(0) })
+    }
+
+    fn next(&self) -> String {
+        format!("{:016x}-{:x}", self.start, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Lets a request in, and its answer out.
+pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = app.request_ids.next();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let listener = request.extensions().get::<Listener>().copied().unwrap_or(Listener::Local);
+    let names = match listener {
+        Listener::Control => &app.control_names,
+        Listener::Local => &app.local_names,
+    };
+    let admitted = names.admit(&request).and_then(|()| short_enough(&request));
+    let mut response = match admitted {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    };
+    if let Some(detail) = response.extensions_mut().remove::<ErrorDetail>() {
+        response = told(response, detail, &id);
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    let status = response.status();
+    app.figures.answered(status);
+    // One line for each request, whatever came of it. Paths hold ids only.
+    tracing::debug!(%id, %method, path, status = status.as_u16(), took_us = begun.elapsed().as_micros(), "answered");
+    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        tracing::error!(%id, %method, path, status = status.as_u16(), "failed");
+    }
+    response
+}
+
+/// Refuses at once what says itself that it is too long, so that nobody waits for it.
+fn short_enough(request: &Request) -> Result<(), Failure> {
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    match length.and_then(|length| length.parse::<usize>().ok()) {
+        Some(length) if length > LONGEST_BODY => Err(too_large()),
+        _ => Ok(()),
+    }
+}
+
+/// An error in the one shape.
+fn told(response: Response, mut detail: ErrorDetail, id: &str) -> Response {
+    detail.request_id = Some(id.to_owned());
+    let (mut parts, _) = response.into_parts();
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let location = detail.call.and_then(|call| HeaderValue::from_str(&format!("/api/v1/calls/{call}")).ok());
+    parts.headers.extend(location.map(|location| (header::LOCATION, location)));
+    // What is left of a body that nobody will read would be taken for the next request.
+    if matches!(parts.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let body = serde_json::to_vec(&ErrorBody { error: detail }).unwrap_or_default();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(body))
+}

@@ -1,0 +1,163 @@
+//! Why a request failed, in the one shape of errors, and with which status.
+//!
+//! A [`Failure`] travels as an extension of an empty response; [`edge`](crate::edge) writes the body, because it knows the request's id.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use palyra_api::ErrorDetail;
+use palyra_gate::{AnswerError, Refusal};
+use palyra_journal::{ExportError, ProofError, ReadError};
+use palyra_types::id::CallId;
+
+/// A failed request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The status.
+    pub status: StatusCode,
+    /// What is told.
+    pub detail: ErrorDetail,
+}
+
+impl Failure {
+    /// A failure with these words. The code decides the status.
+    pub fn new(code: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        let detail = ErrorDetail {
+            code: code.to_owned(),
+            message: message.into(),
+            help: Some(help.into()),
+            request_id: None,
+            call: None,
+        };
+        Self { status: status_of(code), detail }
+    }
+
+    /// The same, about a call.
+    #[must_use]
+    pub fn about(mut self, call: CallId) -> Self {
+        self.detail.call = Some(call);
+        self
+    }
+
+    /// The request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new("bad_request", message, "`/openapi.json` describes every request")
+    }
+
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new("not_found", message, "`/openapi.json` lists what there is")
+    }
+
+    /// Something went wrong inside the daemon.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new("internal", message, "look at the daemon's log, and report this")
+    }
+
+    /// A call that was refused. Those that are journalled can be looked at later.
+    #[must_use]
+    pub fn refused(refusal: &Refusal, call: CallId) -> Self {
+        let journalled = !matches!(
+            refusal,
+            Refusal::TooManyCalls { .. }
+                | Refusal::Repeated
+                | Refusal::Stopping { goes_on: false }
+                | Refusal::Journal(_)
+                | Refusal::Unreadable(_)
+                | Refusal::UnknownRun(_)
+                | Refusal::ForeignRun(..)
+                | Refusal::Internal(_)
+        );
+        let failure = Self::from(refusal);
+        if journalled { failure.about(call) } else { failure }
+    }
+}
+
+impl From<&Refusal> for Failure {
+    fn from(refusal: &Refusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string(), refusal.advice())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::from(&refusal)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Self {
+        Self::new(error.code(), error.to_string(), error.advice())
+    }
+}
+
+impl From<ProofError> for Failure {
+    fn from(error: ProofError) -> Self {
+        Self::not_found(error.to_string())
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Empty { .. } => Self::not_found(error.to_string()),
+            other => Self::new("journal_unreadable", other.to_string(), "run `palyra journal verify`"),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response.extensions_mut().insert(self.detail);
+        response
+    }
+}
+
+/// The status that goes with a code. The same for a refusal as it happens and as it is told again later.
+#[must_use]
+pub fn status_of(code: &str) -> StatusCode {
+    match code {
+        "bad_request" | "bad_json" | "bad_host" => StatusCode::BAD_REQUEST,
+        "unauthenticated" => StatusCode::UNAUTHORIZED,
+        "denied_by_policy"
+        | "denied_by_person"
+        | "budget_exceeded"
+        | "foreign_origin"
+        | "agent_may_not_answer"
+        | "own_call"
+        | "pin_needed"
+        | "no_pin"
+        | "wrong_pin"
+        | "not_for_agents" => StatusCode::FORBIDDEN,
+        "not_found" | "unknown_tool" | "unknown_run" | "unknown_approval" => StatusCode::NOT_FOUND,
+        "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
+        "too_slow" => StatusCode::REQUEST_TIMEOUT,
+        "cancelled" | "approval_mismatch" | "too_late" | "not_shown" | "repeated_call" | "no_posture" | "key_taken" => {
+            StatusCode::CONFLICT
+        }
+        "approval_expired" => StatusCode::GONE,
+        "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
+        | "policies_invalid" | "config_invalid" => StatusCode::UNPROCESSABLE_ENTITY,
+        "too_many_calls" | "too_many_pending" | "too_many_runs" => StatusCode::TOO_MANY_REQUESTS,
+        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

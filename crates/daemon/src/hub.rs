@@ -1,0 +1,209 @@
+//! Tells what is journalled to whoever follows: from any record on, in order, nothing left out and nothing twice.
+//!
+//! A [`Follower`] knows which record it wants next and fetches it: from a cache of what was told last, or from the journal. Being woken says
+//! only that there is more, so a slow reader misses nothing and holds up nobody; it reads the journal when it comes back.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::body::Bytes;
+use palyra_api::Event;
+use palyra_journal::{JournalStore, ReadError, RecordKind, StoredRecord, Subject};
+use serde_json::value::RawValue;
+use tokio::sync::{broadcast::error::RecvError, watch};
+
+/// Where followers get what they tell.
+pub struct Hub {
+    store: Arc<dyn JournalStore>,
+    size: watch::Receiver<u64>,
+    cache: Mutex<Cache>,
+}
+
+/// A record as an event.
+#[derive(Debug)]
+pub struct Frame {
+    /// The number of the record.
+    pub seq: u64,
+    /// What it is about.
+    pub kind: RecordKind,
+    /// What it belongs to.
+    pub subject: Subject,
+    /// The event as a message of an event stream.
+    pub message: Bytes,
+}
+
+#[derive(Default)]
+struct Cache {
+    frames: VecDeque<Arc<Frame>>,
+    bytes: usize,
+}
+
+impl Hub {
+    /// Follows this journal, of which there are `size` records by now. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn open(store: Arc<dyn JournalStore>) -> Result<Arc<Self>, ReadError> {
+        // Subscribed before it is counted, so that nothing falls between the two.
+        let mut commits = store.subscribe();
+        let (told, size) = watch::channel(store.size().await?);
+        let (node, journal) = (store.node(), Arc::clone(&store));
+        tokio::spawn(async move {
+            loop {
+                let seen = match commits.recv().await {
+                    Ok(events) => events.iter().filter(|event| event.node == node).map(|event| event.seq + 1).max(),
+                    Err(RecvError::Lagged(_)) => journal.size().await.ok(),
+                    Err(RecvError::Closed) => return,
+                };
+                let Some(seen) = seen else { continue };
+                told.send_if_modified(|size| {
+                    let more = seen > *size;
+                    *size = seen.max(*size);
+                    more
+                });
+            }
+        });
+        Ok(Arc::new(Self { store, size, cache: Mutex::default() }))
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        *self.size.borrow()
+    }
+
+    /// Follows from this record on.
+    #[must_use]
+    pub fn follow(self: &Arc<Self>, next: u64) -> Follower {
+        Follower { hub: Arc::clone(self), size: self.size.clone(), next, ready: VecDeque::new() }
+    }
+
+    /// Some records from this one on.
+    async fn frames(&self, from: u64) -> Result<Vec<Arc<Frame>>, ReadError> {
+        if let Some(frames) = self.cached(from) {
+            return Ok(frames);
+        }
+        let records = self.store.records(from, PAGE).await?;
+        let frames: Vec<_> = records.iter().map(|record| Arc::new(Frame::of(record))).collect();
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only what is newest is wanted by many.
+        if frames.last().is_some_and(|last| last.seq + 1 == *self.size.borrow()) {
+            cache.add(&frames);
+        }
+        Ok(frames)
+    }
+
+    fn cached(&self, from: u64) -> Option<Vec<Arc<Frame>>> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = cache.frames.front()?.seq;
+        let skipped = usize::try_from(from.checked_sub(first)?).ok()?;
+        let frames: Vec<_> = cache.frames.iter().skip(skipped).take(PAGE).cloned().collect();
+        (!frames.is_empty()).then_some(frames)
+    }
+}
+
+impl Cache {
+    /// Adds what is behind the last one. What does not join is a new beginning.
+    fn add(&mut self, frames: &[Arc<Frame>]) {
+        for frame in frames {
+            match self.frames.back().map(|last| last.seq + 1) {
+                Some(next) if frame.seq < next => continue,
+                Some(next) if frame.seq > next => *self = Self::default(),
+                _ => {}
+            }
+            self.bytes += frame.message.len();
+            self.frames.push_back(Arc::clone(frame));
+        }
+        while self.bytes > CACHE_BYTES || self.frames.len() > CACHE_FRAMES {
+            let Some(oldest) = self.frames.pop_front() else { return };
+            self.bytes -= oldest.message.len();
+        }
+    }
+}
+
+/// Somebody who wants one record after the other.
+pub struct Follower {
+    hub: Arc<Hub>,
+    size: watch::Receiver<u64>,
+    next: u64,
+    ready: VecDeque<Arc<Frame>>,
+}
+
+impl Follower {
+    /// The next record, once there is one. Nothing when there will be none any more.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Arc<Frame>>, ReadError> {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                self.next = frame.seq + 1;
+                return Ok(Some(frame));
+            }
+            if self.size.wait_for(|size| *size > self.next).await.is_err() {
+                return Ok(None);
+            }
+            self.ready.extend(self.hub.frames(self.next).await?);
+            if self.ready.is_empty() {
+                // Dropped from the journal, all of it.
+                self.next = self.hub.size();
+            }
+        }
+    }
+
+    /// Whether everything up to this record was told.
+    #[must_use]
+    pub const fn is_past(&self, seq: u64) -> bool {
+        self.next > seq
+    }
+}
+
+impl Frame {
+    fn of(stored: &StoredRecord) -> Self {
+        let record = &stored.record;
+        let subject = record.subject();
+        let data = stored.body.as_deref().and_then(|body| RawValue::from_string(body.to_owned()).ok());
+        let event = RawEvent {
+            v: 1,
+            seq: record.seq,
+            time: record.time(),
+            kind: record.kind.as_str(),
+            run_id: subject.run,
+            call_id: subject.call,
+            data,
+        };
+        let data = serde_json::to_string(&event).unwrap_or_default();
+        let message = format!("event: {}\nid: {}\ndata: {data}\n\n", record.kind, record.seq);
+        Self { seq: record.seq, kind: record.kind, subject, message: message.into() }
+    }
+}
+
+/// [`Event`], with its data as the journal spells it.
+#[derive(serde::Serialize)]
+struct RawEvent {
+    v: u8,
+    seq: u64,
+    time: palyra_types::Timestamp,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    run_id: Option<palyra_types::id::RunId>,
+    call_id: Option<palyra_types::id::CallId>,
+    data: Option<Box<RawValue>>,
+}
+
+/// An event that has no record, as a message of an event stream.
+#[must_use]
+pub fn message(event: &Event) -> Bytes {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    format!("event: {}\ndata: {data}\n\n", event.kind).into()
+}
+
+/// How many records are read at once.
+const PAGE: usize = 64;
+
+/// How much of what was told last is kept.
+const CACHE_BYTES: usize = 4 << 20;
+
+const CACHE_FRAMES: usize = 4_096;

@@ -1,0 +1,395 @@
+//! The state directory: made by `init`, checked at every start, found by whoever talks to the daemon.
+//!
+//! ```text
+//!  config.toml            what is configured
+//!  policies/*.cedar       the operator's own rules
+//!  journal/               the journal, its key and its lock
+//!  identity/owner.token   the owner's credential
+//!  identity/agent.token   the agents' credential
+//!  identity/control.pem   the certificate of the control listener, and control.key
+//!  identity/presence      the hash of the PIN that shows that a person is there, if one was set
+//! ```
+//!
+//! Guarantees: everything is readable by its owner alone, or the daemon does not start; a file is there whole or not at all; what is there
+//! is never overwritten.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    net::SocketAddr,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use palyra_types::{AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, entropy::NoEntropy};
+use zeroize::Zeroizing;
+
+use crate::{
+    certificate::{self, CertificateError},
+    config::{Config, ConfigError},
+    credential,
+};
+
+/// A state directory that is in order.
+pub struct Installation {
+    home: StateHome,
+    config: Config,
+    owner: Zeroizing<String>,
+    agent: Zeroizing<String>,
+    certificate: String,
+}
+
+impl Installation {
+    /// Finds what an earlier start left, and checks it.
+    ///
+    /// # Errors
+    /// When there is none, or it is not in order.
+    pub fn find(
+        home: &StateHome,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, InstallationError> {
+        if fs::symlink_metadata(home.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Err(InstallationError::Absent(home.path().to_owned()));
+        }
+        private(home.path(), Kind::Directory)?;
+        let config = Config::read(home, variables)?;
+        let token = |name: &str| secret(&home.path().join(IDENTITY).join(name));
+        let (owner, agent) = (token(OWNER_TOKEN)?, token(AGENT_TOKEN)?);
+        let certificate = secret(&home.path().join(IDENTITY).join(CERTIFICATE))?.to_string();
+        Ok(Self { home: home.clone(), config, owner, agent, certificate })
+    }
+
+    /// Makes whatever is missing, and returns what there is. `workspace` is put into a new configuration.
+    ///
+    /// # Errors
+    /// When something cannot be made, or what is there is not in order.
+    pub fn make(
+        home: &StateHome,
+        workspace: Option<&(WorkspaceName, AbsolutePath)>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        (clock, entropy): (&dyn Clock, &dyn Entropy),
+    ) -> Result<Self, InstallationError> {
+        let identity = home.path().join(IDENTITY);
+        for directory in [home.path(), &home.policies(), &identity] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at(directory))?;
+            private(directory, Kind::Directory)?;
+        }
+        create(&home.config(), || Ok(configuration(workspace)))?;
+        for name in [OWNER_TOKEN, AGENT_TOKEN] {
+            create(&identity.join(name), || Ok(Zeroizing::new(format!("{}\n", *credential::generate(entropy)?))))?;
+        }
+        let config = Config::read(home, [])?;
+        certificate::keep(&identity.join(CERTIFICATE), &identity.join(KEY), config.listen.control, clock)?;
+        Self::find(home, variables)
+    }
+
+    /// What is configured.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where the state directory is.
+    #[must_use]
+    pub const fn home(&self) -> &StateHome {
+        &self.home
+    }
+
+    /// The state directory as calls see it.
+    ///
+    /// # Errors
+    /// When its path cannot be told.
+    pub fn directory(&self) -> Result<AbsolutePath, InstallationError> {
+        let path = fs::canonicalize(self.home.path()).map_err(at(self.home.path()))?;
+        let text = path.to_str().ok_or_else(|| InstallationError::Unnameable(path.clone()))?;
+        AbsolutePath::parse(text).map_err(|_| InstallationError::Unnameable(path.clone()))
+    }
+
+    /// Where the control listener is.
+    #[must_use]
+    pub const fn control(&self) -> SocketAddr {
+        self.config.listen.control
+    }
+
+    /// Where the local listener is.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.config.listen.local
+    }
+
+    /// The certificate of the control listener, as PEM.
+    #[must_use]
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The key of that certificate, as PEM.
+    ///
+    /// # Errors
+    /// When it cannot be read, or by others too.
+    pub fn certificate_key(&self) -> Result<Zeroizing<String>, InstallationError> {
+        secret(&self.home.path().join(IDENTITY).join(KEY))
+    }
+
+    /// The owner's credential.
+    #[must_use]
+    pub fn owner_token(&self) -> &str {
+        &self.owner
+    }
+
+    /// The agents' credential.
+    #[must_use]
+    pub fn agent_token(&self) -> &str {
+        &self.agent
+    }
+
+    /// Where that is kept, for whoever configures an agent.
+    #[must_use]
+    pub fn agent_token_file(&self) -> PathBuf {
+        self.home.path().join(IDENTITY).join(AGENT_TOKEN)
+    }
+
+    /// The hash of the PIN that shows that a person is there, if one was set.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read, or by others too.
+    pub fn presence(&self) -> Result<Option<Zeroizing<String>>, InstallationError> {
+        let path = self.home.path().join(IDENTITY).join(PRESENCE);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => secret(&path).map(Some),
+        }
+    }
+
+    /// Where the journal is.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.home.path().join("journal")
+    }
+}
+
+impl std::fmt::Debug for Installation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SECURITY: it holds credentials.
+        write!(f, "Installation({})", self.home.path().display())
+    }
+}
+
+/// A new configuration, with this workspace.
+fn configuration(workspace: Option<&(WorkspaceName, AbsolutePath)>) -> Zeroizing<String> {
+    let mut text = include_str!("config.toml").to_owned();
+    if let Some((name, path)) = workspace {
+        // A path may hold what TOML would read otherwise.
+        let quoted = toml::Value::from(path.as_str());
+        text.push_str(&format!("[[workspace]]\nname = \"{name}\"\npath = {quoted}\n"));
+    }
+    Zeroizing::new(text)
+}
+
+/// Makes a file that only its owner can read, unless there is one. It is there whole or not at all.
+fn create(
+    path: &Path,
+    content: impl FnOnce() -> Result<Zeroizing<String>, NoEntropy>,
+) -> Result<(), InstallationError> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    write_new(path, content()?.as_bytes()).map_err(at(path))
+}
+
+/// Writes a new file that only its owner can read: beside its place first, then into it. Whoever made one there meanwhile keeps it.
+pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension(format!("new-{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        match fs::hard_link(&beside, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
+        }
+    })();
+    let removed = fs::remove_file(&beside);
+    written?;
+    removed?;
+    match path.parent() {
+        Some(parent) => fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Reads a file that only its owner may be able to read.
+fn secret(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
+    private(path, Kind::File)?;
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(at(path))?);
+    Ok(Zeroizing::new(text.trim_end().to_owned()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Directory,
+}
+
+/// Whether something belongs to this user and to nobody else.
+fn private(path: &Path, kind: Kind) -> Result<(), InstallationError> {
+    let metadata = fs::symlink_metadata(path).map_err(at(path))?;
+    let right_kind = match kind {
+        Kind::File => metadata.is_file(),
+        Kind::Directory => metadata.is_dir(),
+    };
+    if !right_kind {
+        return Err(InstallationError::WrongKind(path.to_owned()));
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(InstallationError::Foreign(path.to_owned()));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let wanted = if kind == Kind::Directory { 0o700 } else { 0o600 };
+        return Err(InstallationError::Open { path: path.to_owned(), mode, wanted });
+    }
+    Ok(())
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> InstallationError + use<> {
+    let path = path.to_owned();
+    move |error| InstallationError::Disk { path, error: error.to_string() }
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InstallationError {
+    /// There is none.
+    #[error("there is no state directory at {}", .0.display())]
+    Absent(PathBuf),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The certificate cannot be made or used.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// Others could read or change it.
+    #[error("{} has mode {mode:04o}, so others can reach it", .path.display())]
+    Open {
+        /// What.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// What its mode must be.
+        wanted: u32,
+    },
+    /// It belongs to somebody else.
+    #[error("{} belongs to another user", .0.display())]
+    Foreign(PathBuf),
+    /// It is a link, a directory or something else that it should not be.
+    #[error("{} is not what it should be", .0.display())]
+    WrongKind(PathBuf),
+    /// Its path cannot be told to policy.
+    #[error("the path {} cannot be used", .0.display())]
+    Unnameable(PathBuf),
+    /// It cannot be read or written.
+    #[error("{}: {error}", .path.display())]
+    Disk {
+        /// What.
+        path: PathBuf,
+        /// What the system says.
+        error: String,
+    },
+    /// No randomness for a credential.
+    #[error(transparent)]
+    NoEntropy(#[from] NoEntropy),
+}
+
+impl InstallationError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Absent(_) => "make one: `palyra init`, or start a daemon: `palyra up`".to_owned(),
+            Self::Config(error) => error.advice().to_owned(),
+            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Open { path, wanted, .. } => format!("chmod {wanted:03o} {}", path.display()),
+            Self::Foreign(_) => "use your own state directory: set PALYRA_HOME, or run as its owner".to_owned(),
+            Self::WrongKind(path) => format!("look at it, then move it away: {}", path.display()),
+            Self::Unnameable(_) => "set PALYRA_HOME to an absolute path in UTF-8".to_owned(),
+            Self::Disk { .. } => "check who owns the state directory, or name another one with PALYRA_HOME".to_owned(),
+            Self::NoEntropy(_) => "the system gives no random numbers; try again".to_owned(),
+        }
+    }
+}
+
+const IDENTITY: &str = "identity";
+const OWNER_TOKEN: &str = "owner.token";
+const AGENT_TOKEN: &str = "agent.token";
+const CERTIFICATE: &str = "control.pem";
+const KEY: &str = "control.key";
+const PRESENCE: &str = "presence";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use palyra_types::{clock::SystemClock, entropy::SystemEntropy};
+
+    use super::*;
+
+    fn home(directory: &Path) -> StateHome {
+        StateHome::find(|name| (name == "PALYRA_HOME").then(|| directory.join("state").into())).unwrap()
+    }
+
+    fn make(home: &StateHome) -> Result<Installation, InstallationError> {
+        Installation::make(home, None, [], (&SystemClock::new(), &SystemEntropy))
+    }
+
+    #[test]
+    fn what_is_made_is_found_again_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(directory.path());
+        assert!(matches!(Installation::find(&home, []), Err(InstallationError::Absent(_))));
+        let made = make(&home).unwrap();
+        assert_ne!(made.owner_token(), made.agent_token());
+        let again = make(&home).unwrap();
+        assert_eq!(made.owner_token(), again.owner_token());
+        assert_eq!(made.certificate(), again.certificate());
+        assert_eq!(Installation::find(&home, []).unwrap().agent_token(), made.agent_token());
+    }
+
+    #[test]
+    fn whatever_others_could_read_is_refused_with_the_fix() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(directory.path());
+        make(&home).unwrap();
+        let token = home.path().join(IDENTITY).join(OWNER_TOKEN);
+        for (path, mode) in [(token.as_path(), 0o640), (home.path(), 0o711)] {
+            let before = fs::metadata(path).unwrap().permissions();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Installation::find(&home, []).unwrap_err();
+            assert!(matches!(error, InstallationError::Open { .. }), "{error}");
+            assert!(error.advice().starts_with("chmod "), "{}", error.advice());
+            fs::set_permissions(path, before).unwrap();
+        }
+        Installation::find(&home, []).unwrap();
+    }
+
+    #[test]
+    fn a_planted_link_in_the_place_of_a_credential_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(directory.path());
+        make(&home).unwrap();
+        let token = home.path().join(IDENTITY).join(AGENT_TOKEN);
+        fs::remove_file(&token).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", &token).unwrap();
+        assert!(matches!(Installation::find(&home, []), Err(InstallationError::WrongKind(_))));
+    }
+
+    #[test]
+    fn a_workspace_with_a_strange_path_is_configured_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(directory.path());
+        let path = AbsolutePath::parse("/srv/a \"b\" 'c' ]#").unwrap();
+        let named = (WorkspaceName::parse("shop").unwrap(), path.clone());
+        let made = Installation::make(&home, Some(&named), [], (&SystemClock::new(), &SystemEntropy)).unwrap();
+        assert_eq!(made.config().workspace.iter().map(|one| &one.path).collect::<Vec<_>>(), [&path]);
+    }
+}

@@ -1,0 +1,54 @@
+//! `palyrad`: serves the gate over HTTP, on two listeners.
+//!
+//! Guarantees: a request reaches a handler only from this machine's own pages and programs, with a credential that is known; what its holder
+//! may do, policy says; nothing is served before what an earlier daemon left is in order. Does not: decide, run or record anything itself.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | start, reload, drain, stop | [`daemon`] |
+//! | the state directory and its credentials | [`installation`], [`credential`], [`certificate`] |
+//! | `config.toml` | [`config`] |
+//! | listeners | [`listen`] |
+//! | what every request passes through | [`edge`], [`extract`], [`failure`] |
+//! | who is asking, and what they may see | [`caller`], [`oversight`] |
+//! | the routes, one file for each noun | [`routes`] |
+//! | how a call is proposed, and a key counts once | [`proposing`], [`keys`], [`runs`] |
+//! | what is told about calls and questions | [`story`], [`question`], [`explanation`] |
+//! | event streams | [`hub`], [`streams`] |
+//! | reloads and replays of policies | [`policies`] |
+//! | the console's sessions | [`console`] |
+//! | health and figures | [`readiness`], [`figures`], [`log`] |
+
+pub mod app;
+pub mod caller;
+pub mod certificate;
+pub mod config;
+pub mod console;
+pub mod credential;
+pub mod daemon;
+pub mod edge;
+pub mod explanation;
+pub mod extract;
+pub mod failure;
+pub mod figures;
+pub mod hub;
+pub mod installation;
+pub mod keys;
+pub mod listen;
+pub mod log;
+pub mod oversight;
+pub mod policies;
+pub mod proposing;
+pub mod question;
+pub mod readiness;
+mod reply;
+pub mod routes;
+pub mod runs;
+mod start;
+pub mod story;
+pub mod streams;
+
+pub use config::Config;
+pub use daemon::{Daemon, StartError};
+pub use installation::{Installation, InstallationError};
+pub use start::{ServeError, serve, serve_with};

@@ -1,0 +1,23 @@
+//! What the daemon says about itself: one line for each thing, on standard error.
+
+use std::io;
+
+use tracing_subscriber::{EnvFilter, filter::ParseError, fmt};
+
+use crate::config::{LogFormat, LogSection};
+
+/// Begins to log as configured. `PALYRA_LOG` comes before the configuration.
+///
+/// # Errors
+/// When what is configured is no filter.
+pub fn begin(section: &LogSection) -> Result<(), ParseError> {
+    let level = std::env::var("PALYRA_LOG").unwrap_or_else(|_| section.level.clone());
+    let filter = EnvFilter::builder().parse(level)?;
+    let lines = fmt::Subscriber::builder().with_env_filter(filter).with_writer(io::stderr);
+    // Whoever has begun to log before keeps doing so.
+    let _ = match section.format {
+        LogFormat::Text => tracing::subscriber::set_global_default(lines.with_ansi(false).finish()),
+        LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
+    };
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Policies as the daemon handles them: reads them again, explains what they decided, and tries others on what was decided before.
+//!
+//! Guarantees: a reload puts everything in force or nothing, and is journalled either way; a replay changes nothing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use palyra_api::policy::{CallExplanation, Flip, Replay, ReplayReport};
+use palyra_gate::config::PresetChoice;
+use palyra_journal::{RecordKind, StoredRecord};
+use palyra_policy::{
+    CallRequest, PolicyEvaluationConfig, PolicyRequestContext, RequestDocument, Snapshot, SourceFile, Verdict,
+    builtin_tools,
+    compare::{Change, Side, compare, describe},
+};
+use palyra_types::id::CallId;
+use serde::Deserialize;
+
+use crate::{
+    app::{App, InForce},
+    config::{Config, ConfigError},
+    explanation,
+    failure::Failure,
+    story,
+};
+
+/// Reads configuration and policies again and puts them in force: all of it, or nothing.
+///
+/// # Errors
+/// When something of it cannot be used. What was in force stays.
+pub async fn reload(app: &App, by: &str) -> Result<(), Failure> {
+    let outcome = put_in_force(app);
+    let mut in_force = InForce { since: app.clock.now(), refused: None };
+    match outcome {
+        Ok(config) => {
+            *app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
+            *app.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = in_force;
+            tracing::info!(by, policy_set = %app.gate.engine().snapshot().digest(), "policies and configuration are in force");
+            Ok(app.gate.policies_changed(by).await?)
+        }
+        Err(failure) => {
+            tracing::error!(by, problem = failure.detail.message, "a reload was refused; what was in force stays");
+            {
+                let mut known = app.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                in_force.since = known.since;
+                in_force.refused = Some(failure.detail.message.clone());
+                *known = in_force;
+            }
+            app.gate.policies_refused(by, &failure.detail.message).await?;
+            Err(failure)
+        }
+    }
+}
+
+fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {
+    let invalid = |error: ConfigError| Failure::new("config_invalid", error.to_string(), error.advice());
+    let config = Config::read(&app.home, std::env::vars()).map_err(invalid)?;
+    let sources = config.policies(&app.home.policies()).map_err(|error| unusable(&error))?;
+    // Tried before anything is changed.
+    Snapshot::load(&sources).map_err(|error| unusable(&error))?;
+    app.gate
+        .reconfigure(config.gate())
+        .map_err(|error| Failure::new("config_invalid", error.to_string(), "look at [[workspace]] in config.toml"))?;
+    app.gate.engine().reload(&sources).map_err(|error| unusable(&error))?;
+    Ok(Arc::new(config))
+}
+
+/// Why a call was decided as it was, and what would be decided now.
+///
+/// # Errors
+/// When there is no such call, or policy was never asked about it, or that was erased.
+pub async fn explain(app: &App, id: CallId) -> Result<CallExplanation, Failure> {
+    let missing = || Failure::not_found(format!("there is no call {id}"));
+    let row = app.store.call(id).await?.ok_or_else(missing)?;
+    let records = story::opening(app.store.as_ref(), &row).await?;
+    let decided = records.iter().find(|record| record.record.kind == RecordKind::ToolDecided);
+    let asked = decided.and_then(recorded);
+    let Some(asked) = asked else {
+        let message = format!("policy was not asked about the call {id}, or what it was asked was erased");
+        return Err(Failure::not_found(message));
+    };
+    let snapshot = app.gate.engine().snapshot();
+    let parts = snapshot.explain_call(&asked.call, &asked.context, &app.gate.evaluation());
+    let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
+    Ok(CallExplanation {
+        call: id,
+        what: describe(&asked.call, &asked.context),
+        decided: asked.decided.verdict,
+        reason: asked.reason,
+        verdict: verdict.to_string(),
+        same_policies: asked.decided.policy_set == snapshot.digest().to_string(),
+        parts: parts.iter().map(explanation::told).collect(),
+    })
+}
+
+/// Tries a candidate on what was decided before.
+///
+/// # Errors
+/// When the candidate cannot be used, or the journal cannot be read.
+pub async fn replay(app: &App, replay: Replay) -> Result<ReplayReport, Failure> {
+    let config = Arc::clone(&app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    let (sources, evaluation) = candidate(app, &config, &replay)?;
+    let after = Snapshot::load(&sources).map_err(|error| unusable(&error))?;
+    let (mut asked, mut skipped) = (Vec::new(), 0);
+    let most = usize::try_from(replay.last).unwrap_or(usize::MAX);
+    let mut before = app.hub.size();
+    while before > 0 && asked.len() < most {
+        let from = before.saturating_sub(PAGE);
+        let page = usize::try_from(before - from).unwrap_or_default();
+        for record in app.store.records(from, page).await?.iter().rev() {
+            if record.record.kind != RecordKind::ToolDecided || asked.len() >= most || record.record.seq >= before {
+                continue;
+            }
+            match (recorded(record), record.record.subject().call) {
+                (Some(one), Some(call)) => asked.push((one, call)),
+                _ => skipped += 1,
+            }
+        }
+        before = from;
+    }
+    let (engine, in_force) = (app.gate.engine().snapshot(), app.gate.evaluation());
+    let compared = tokio::task::spawn_blocking(move || {
+        flips(&asked, Side { set: &engine, config: &in_force }, Side { set: &after, config: &evaluation }, skipped)
+    });
+    compared.await.map_err(|error| Failure::internal(error.to_string()))
+}
+
+fn candidate(
+    app: &App,
+    config: &Config,
+    replay: &Replay,
+) -> Result<(Vec<SourceFile>, PolicyEvaluationConfig), Failure> {
+    let mut chosen = config.clone();
+    if let Some(name) = &replay.preset {
+        chosen.policy.preset = match name.as_str() {
+            "none" => PresetChoice::None,
+            name => PresetChoice::Preset(
+                palyra_policy::Preset::parse(name).map_err(|error| Failure::bad_request(error.to_string()))?,
+            ),
+        };
+    }
+    let directory = app.home.policies();
+    let own = if replay.instead { directory.join("-") } else { directory };
+    let mut sources = chosen.policies(&own).map_err(|error| unusable(&error))?;
+    sources.extend(replay.files.iter().map(|file| SourceFile::operator(file.name.as_str(), file.text.as_str())));
+    let mut evaluation = PolicyEvaluationConfig::clone(&app.gate.evaluation());
+    if replay.preset.is_some() {
+        let state = evaluation.state_directory.clone();
+        let broken = |error: palyra_policy::DataError| Failure::internal(error.to_string());
+        if let Some(state) = state {
+            let workspaces = std::mem::take(&mut evaluation.workspaces);
+            evaluation = chosen.gate().evaluation(&state).map_err(broken)?;
+            evaluation.workspaces.extend(workspaces);
+        }
+    }
+    Ok((sources, evaluation))
+}
+
+/// What would be decided otherwise, the same things together.
+fn flips(asked: &[(Asked, CallId)], before: Side<'_>, after: Side<'_>, skipped: u64) -> ReplayReport {
+    let mut found: BTreeMap<(Change, String, String, String), Flip> = BTreeMap::new();
+    for (one, call) in asked {
+        let request = [(one.call.clone(), one.context.clone())];
+        for flip in compare(before, after, &request).flips {
+            let key = (flip.change, flip.who.clone(), flip.what.clone(), flip.plan.clone().unwrap_or_default());
+            found.entry(key).and_modify(|known| known.times += 1).or_insert_with(|| Flip {
+                change: flip.change.title().to_owned(),
+                who: flip.who,
+                what: flip.what,
+                plan: flip.plan,
+                before: flip.before.to_string(),
+                after: flip.after.to_string(),
+                reason: flip.reason,
+                times: 1,
+                call: *call,
+            });
+        }
+    }
+    let tried = u64::try_from(asked.len()).unwrap_or(u64::MAX);
+    ReplayReport { tried, skipped, flips: found.into_values().collect() }
+}
+
+/// What policy was asked, as a record tells it.
+struct Asked {
+    call: CallRequest,
+    context: PolicyRequestContext,
+    decided: DecisionForm,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct DecidedForm {
+    request: RequestDocument,
+    decision: DecisionForm,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct DecisionForm {
+    verdict: String,
+    policy_set: String,
+}
+
+fn recorded(record: &StoredRecord) -> Option<Asked> {
+    let form: DecidedForm = serde_json::from_str(record.body.as_deref()?).ok()?;
+    let (call, context) = form.request.read(record.record.time(), &builtin_tools().ok()?).ok()?;
+    Some(Asked { call, context, decided: form.decision, reason: form.reason })
+}
+
+fn unusable(error: &palyra_policy::LoadError) -> Failure {
+    let first = error.findings.first();
+    let message = first.map_or_else(|| error.to_string(), |first| format!("{}: {}", first.location, first.problem));
+    let help = first.map_or_else(String::new, |first| first.problem.advice());
+    Failure::new("policies_invalid", message, help)
+}
+
+/// How many records are read at once.
+const PAGE: u64 = 512;

@@ -1,0 +1,87 @@
+//! Whether the daemon can do its work, and what it looked at.
+
+use palyra_api::health::{Check, CheckState, Readiness};
+
+use crate::app::App;
+
+/// Looks at everything that calls need.
+#[must_use]
+pub fn of(app: &App) -> Readiness {
+    let mut checks = vec![journal(app), policies(app), workspaces(app), sandbox(), stopping(app)];
+    checks.extend(sinks(app));
+    Readiness { ready: checks.iter().all(|check| check.state != CheckState::Bad), checks }
+}
+
+fn journal(app: &App) -> Check {
+    match app.gate.trouble() {
+        None => good("journal", format!("{} records, and it can be written", app.hub.size())),
+        Some(trouble) => bad("journal", trouble.to_string(), trouble.advice()),
+    }
+}
+
+fn policies(app: &App) -> Check {
+    let snapshot = app.gate.engine().snapshot();
+    let refused = app.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).refused.clone();
+    match refused {
+        None => good("policies", format!("{} policies are in force", snapshot.policies().len())),
+        Some(problem) => Check {
+            name: "policies".to_owned(),
+            state: CheckState::Doubtful,
+            detail: format!("what is on disk is not in force: {problem}"),
+            fix: Some("mend it, then `palyra policy check` and a reload".to_owned()),
+        },
+    }
+}
+
+fn workspaces(app: &App) -> Check {
+    match app.gate.config().workspace.len() {
+        0 => Check {
+            name: "workspaces".to_owned(),
+            state: CheckState::Doubtful,
+            detail: "none is configured, so agents cannot work on files or run programs".to_owned(),
+            fix: Some("add one to config.toml: [[workspace]] name = \"…\" path = \"…\"".to_owned()),
+        },
+        count => good("workspaces", format!("{count} configured")),
+    }
+}
+
+/// What the tiers really hold comes with tier C.
+fn sandbox() -> Check {
+    Check {
+        name: "sandbox".to_owned(),
+        state: CheckState::Doubtful,
+        detail: "tier b runs: limits, no isolation; tier c is not there yet".to_owned(),
+        fix: None,
+    }
+}
+
+fn stopping(app: &App) -> Check {
+    if *app.stopping.borrow() {
+        return bad("daemon", "it is stopping".to_owned(), "wait for the next one");
+    }
+    good("daemon", format!("version {}", env!("CARGO_PKG_VERSION")))
+}
+
+fn sinks(app: &App) -> Vec<Check> {
+    let status = app.publisher.as_ref().map(palyra_journal::Publisher::status).unwrap_or_default();
+    status
+        .into_iter()
+        .map(|sink| match sink.failing {
+            None => good("checkpoints", format!("sent to {}", sink.sink)),
+            Some(failing) => Check {
+                name: "checkpoints".to_owned(),
+                state: CheckState::Doubtful,
+                detail: format!("{} fails since {}: {}", sink.sink, failing.since, failing.error),
+                fix: Some("look at [journal] in config.toml".to_owned()),
+            },
+        })
+        .collect()
+}
+
+fn good(name: &str, detail: String) -> Check {
+    Check { name: name.to_owned(), state: CheckState::Good, detail, fix: None }
+}
+
+fn bad(name: &str, detail: String, fix: &str) -> Check {
+    Check { name: name.to_owned(), state: CheckState::Bad, detail, fix: Some(fix.to_owned()) }
+}

@@ -1,0 +1,116 @@
+//! The routes, one file for each noun. Handlers translate; they do not think.
+//!
+//! A route cannot be served without being described: both come from the same line, and the description is `/openapi.json`.
+
+mod approvals;
+mod calls;
+mod console;
+mod events;
+mod grants;
+mod health;
+mod identity;
+mod journal;
+mod page;
+mod policy;
+mod postures;
+mod runs;
+mod tools;
+mod workspaces;
+
+pub(crate) use tools::told as tools_told;
+
+use std::sync::Arc;
+
+use axum::{Router, http::Uri, middleware, response::Response, routing::get};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        self,
+        security::{Http, HttpAuthScheme, SecurityScheme},
+    },
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{app::App, edge, failure::Failure, reply::Reply};
+
+/// Everything that is served.
+pub fn router(app: Arc<App>) -> Router {
+    let (router, description) = described();
+    let description = Arc::new(description);
+    router
+        .route("/openapi.json", get(move || std::future::ready(Reply(Arc::clone(&description)))))
+        .merge(page::router())
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(not_that_way)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), edge::pass))
+        .with_state(app)
+}
+
+/// The description of the API, as `/openapi.json` has it.
+#[must_use]
+pub fn description() -> openapi::OpenApi {
+    described().1
+}
+
+fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(identity::identity))
+        .routes(routes!(calls::propose, calls::list))
+        .routes(routes!(calls::show, calls::cancel))
+        .routes(routes!(calls::explain))
+        .routes(routes!(runs::open))
+        .routes(routes!(runs::show))
+        .routes(routes!(runs::stream))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::unlock))
+        .routes(routes!(approvals::show))
+        .routes(routes!(approvals::approve))
+        .routes(routes!(approvals::deny))
+        .routes(routes!(grants::list))
+        .routes(routes!(grants::end))
+        .routes(routes!(tools::list))
+        .routes(routes!(workspaces::list))
+        .routes(routes!(postures::list, postures::set, postures::clear))
+        .routes(routes!(policy::show))
+        .routes(routes!(policy::reload))
+        .routes(routes!(policy::replay))
+        .routes(routes!(journal::head))
+        .routes(routes!(journal::records))
+        .routes(routes!(journal::record))
+        .routes(routes!(journal::proof))
+        .routes(routes!(journal::verify))
+        .routes(routes!(journal::export))
+        .routes(routes!(events::all))
+        .routes(routes!(console::link))
+        .routes(routes!(console::sign_in, console::sign_out))
+        .split_for_parts()
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Palyra", description = "Decides, asks, executes and attests what AI agents propose."),
+    modifiers(&Bearer),
+    components(schemas(palyra_api::event::Event, palyra_api::event::OutputPiece))
+)]
+struct Description;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, description: &mut openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        description.components.get_or_insert_default().add_security_scheme("bearer", scheme);
+    }
+}
+
+async fn nothing_there(uri: Uri) -> Response {
+    use axum::response::IntoResponse;
+    Failure::not_found(format!("there is nothing at {}", palyra_types::visible::visible(uri.path()))).into_response()
+}
+
+async fn not_that_way() -> Failure {
+    Failure::new("method_not_allowed", "this is not asked for in that way", "`/openapi.json` lists the methods")
+}

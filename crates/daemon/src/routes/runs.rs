@@ -1,0 +1,101 @@
+//! `/api/v1/runs`: open a run, look at it, follow it.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use palyra_api::{
+    ErrorBody,
+    event::EventQuery,
+    run::{Amount, NewRun, Run},
+};
+use palyra_gate::Refusal;
+use palyra_journal::state::{Charge, RunRow};
+use palyra_types::id::RunId;
+
+use crate::{
+    app::App,
+    caller::Caller,
+    extract::{Asked, Named, Said},
+    failure::Failure,
+    oversight, reply,
+    reply::Reply,
+    runs::new_session,
+    streams::{self, About},
+};
+
+/// Opens a run: a task with a budget.
+#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("bearer" = [])), request_body = NewRun,
+    responses((status = 201, body = Run), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn open(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Said { said: new, .. }: Said<NewRun>,
+) -> Result<Response, Failure> {
+    let session = match new.session {
+        Some(session) => session,
+        None => new_session(&app.gate)?,
+    };
+    let run = app.gate.open_run(session, &caller.principal, new.limits.map(charge)).await?;
+    let row = app.store.run(run).await?.ok_or(Refusal::UnknownRun(run))?;
+    Ok(reply::json(StatusCode::CREATED, &told(&row)))
+}
+
+/// A run, and what it has used.
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("bearer" = [])),
+    params(("id" = palyra_api::schema::Ulid, Path)),
+    responses((status = 200, body = Run), (status = "4XX", body = ErrorBody)))]
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<RunId>,
+) -> Result<Reply<Run>, Failure> {
+    Ok(Reply(told(&visible_run(&app, &caller, id).await?)))
+}
+
+/// The events of a run, with the live output of its calls.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/stream", tag = "runs", security(("bearer" = [])),
+    params(("id" = palyra_api::schema::Ulid, Path), EventQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Begin behind this record")),
+    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = ErrorBody)))]
+pub(super) async fn stream(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<RunId>,
+    Asked(query): Asked<EventQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    visible_run(&app, &caller, id).await?;
+    let after = streams::resume(&headers, query.after)?;
+    Ok(streams::follow(&app, About::Run(id), after))
+}
+
+/// A run that they may see: their own, or any if they may read the journal.
+async fn visible_run(app: &App, caller: &Caller, id: RunId) -> Result<RunRow, Failure> {
+    let row = app.store.run(id).await?.ok_or(Refusal::UnknownRun(id))?;
+    if !caller.is(&row.principal) {
+        oversight::may_read_journal(app, caller).map_err(|_| Refusal::UnknownRun(id))?;
+    }
+    Ok(row)
+}
+
+fn told(row: &RunRow) -> Run {
+    Run {
+        id: row.run,
+        session: row.session,
+        principal: row.principal.clone(),
+        limits: amount(row.limits),
+        used: amount(row.used),
+    }
+}
+
+const fn amount(charge: Charge) -> Amount {
+    Amount { calls: charge.calls, wall_ms: charge.wall_ms, output_bytes: charge.output_bytes }
+}
+
+const fn charge(amount: Amount) -> Charge {
+    Charge { calls: amount.calls, wall_ms: amount.wall_ms, output_bytes: amount.output_bytes }
+}

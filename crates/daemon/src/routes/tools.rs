@@ -1,0 +1,35 @@
+//! `/api/v1/tools`: the tools there are.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use palyra_api::{
+    ErrorBody,
+    tool::{Tool, Tools},
+};
+use palyra_gate::ToolDefinition;
+use palyra_types::{Action, ObjectKind};
+
+use crate::{app::App, caller::Caller, failure::Failure, oversight::object, reply::Reply};
+
+/// The tools there are, with what each needs and how it is called.
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", security(("bearer" = [])),
+    responses((status = 200, body = Tools), (status = "4XX", body = ErrorBody)))]
+pub(super) async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<Reply<Tools>, Failure> {
+    caller.may(&app, Action::ToolList, object(ObjectKind::Daemon)?)?;
+    Ok(Reply(Tools { tools: app.gate.registry().definitions().map(told).collect() }))
+}
+
+/// A tool, as it is told.
+pub(crate) fn told(definition: &ToolDefinition) -> Tool {
+    let metadata = definition.metadata();
+    Tool {
+        name: metadata.name.clone(),
+        summary: metadata.summary.clone(),
+        description: definition.description().to_owned(),
+        capabilities: metadata.capabilities.iter().copied().collect(),
+        default_posture: metadata.default_posture(),
+        input_schema: definition.input_schema().clone(),
+        digest: definition.digest(),
+    }
+}

@@ -1,0 +1,86 @@
+//! From the environment to a daemon that serves, for `palyrad` and `palyra up`.
+
+use std::{env, io, sync::Arc};
+
+use palyra_types::{
+    AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy, home::NoHome,
+};
+
+use crate::{
+    daemon::{Daemon, StartError},
+    installation::{Installation, InstallationError},
+    log,
+};
+
+/// Starts a daemon on the state directory that the environment names, and serves until it is told to stop. Makes what is missing.
+///
+/// # Errors
+/// When it does not start.
+pub fn serve() -> Result<(), ServeError> {
+    serve_with(None, Arc::new(SystemClock::new()), Arc::new(SystemEntropy), |_| {})
+}
+
+/// The same with another clock, a workspace for a new configuration, and a word when it serves.
+///
+/// # Errors
+/// When it does not start.
+pub fn serve_with(
+    workspace: Option<&(WorkspaceName, AbsolutePath)>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    ready: impl FnOnce(&Daemon),
+) -> Result<(), ServeError> {
+    let home = StateHome::find(|name| env::var_os(name))?;
+    let made = (clock.as_ref(), entropy.as_ref());
+    let installation = Installation::make(&home, workspace, env::vars(), made)?;
+    log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
+    runtime.block_on(async {
+        let daemon = Daemon::start(&installation, clock, entropy).await?;
+        let (control, local) = (installation.control(), installation.local());
+        tracing::info!(%control, %local, state = %home.path().display(), "serving");
+        ready(&daemon);
+        drop(installation);
+        daemon.run().await?;
+        Ok(())
+    })
+}
+
+/// Enough to use the machine, and few enough to leave it to what calls run.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8)
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// There is no place for a state directory.
+    #[error(transparent)]
+    Home(#[from] NoHome),
+    /// The state directory is not in order.
+    #[error(transparent)]
+    Installation(#[from] InstallationError),
+    /// The daemon does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// What is configured about logging makes no sense.
+    #[error("`level` under [log] makes no sense: {0}")]
+    Log(String),
+    /// The system gives no threads or signals.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl ServeError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Home(_) => "set PALYRA_HOME to an absolute path".to_owned(),
+            Self::Installation(error) => error.advice(),
+            Self::Start(error) => error.advice(),
+            Self::Log(_) => "write error, warn, info, debug or trace".to_owned(),
+            Self::System(_) => "check the limits of this shell".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Event streams: everything, one run, or one call while it is conducted.
+//!
+//! Guarantees: a stream ends with its reader, and with the daemon; a comment every 15 seconds shows that it lives; live output is told as it
+//! comes, and a gap in it shows in its offsets.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures_util::stream;
+use palyra_api::{
+    ErrorBody, Event,
+    event::{CALL_OVER, OutputPiece, TOOL_OUTPUT},
+};
+use palyra_gate::LiveOutput;
+use palyra_journal::Subject;
+use palyra_types::{
+    Clock,
+    id::{CallId, RunId},
+};
+use serde_json::Value;
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::{Instant, interval_at},
+};
+
+use crate::{
+    app::App,
+    failure::Failure,
+    hub::{Follower, message},
+    proposing::{self, Proposing},
+    story,
+};
+
+/// What a stream is about.
+#[derive(Debug, Clone, Copy)]
+pub enum About {
+    /// Everything that is journalled.
+    All,
+    /// One run, with the live output of its calls.
+    Run(RunId),
+}
+
+/// Which record a stream begins behind.
+///
+/// # Errors
+/// When `Last-Event-ID` is no number.
+pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Failure> {
+    match headers.get("last-event-id") {
+        None => Ok(after),
+        Some(id) => id
+            .to_str()
+            .ok()
+            .and_then(|id| id.parse().ok())
+            .map(Some)
+            .ok_or_else(|| Failure::bad_request("Last-Event-ID is no number of a record")),
+    }
+}
+
+/// A stream of what happens from behind a record on, or from now on.
+#[must_use]
+pub fn follow(app: &Arc<App>, about: About, after: Option<u64>) -> Response {
+    let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)));
+    let live = match about {
+        About::All => None,
+        About::Run(_) => Some(app.gate.live_output()),
+    };
+    let telling = Telling { follower, live, pieces: Pieces::of(about), clock: Arc::clone(&app.clock) };
+    pump(app, |app, out| tell(app, telling, out))
+}
+
+/// A stream of one call from its proposal to its end. Whoever hangs up withdraws it.
+#[must_use]
+pub fn conduct(app: &Arc<App>, proposing: Proposing<'_>) -> Response {
+    let (call, proposal) = (proposing.proposal.call, proposing.proposal);
+    let telling = Telling {
+        follower: app.hub.follow(app.hub.size()),
+        live: Some(app.gate.live_output()),
+        pieces: Pieces::Call(call),
+        clock: Arc::clone(&app.clock),
+    };
+    pump(app, move |app, out| async move {
+        let mut telling = telling;
+        let run = app.gate.run(proposal);
+        tokio::pin!(run);
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                () = out.closed() => return,
+                told = telling.next() => match told {
+                    Some(message) => if out.send(message).await.is_err() { return },
+                    None => return,
+                },
+                outcome = &mut run => break outcome,
+            }
+        };
+        app.figures.ended(story::outcome_word(&outcome));
+        telling.catch_up(&app, call, &out).await;
+        let data = match proposing::over(&app, call, outcome).await {
+            Ok(call) => serde_json::to_value(call),
+            Err(failure) => serde_json::to_value(ErrorBody { error: failure.detail }),
+        };
+        let _ = out.send(over(&app, Some(call), data.unwrap_or_default())).await;
+    })
+}
+
+fn over(app: &App, call: Option<CallId>, data: Value) -> Bytes {
+    let kind = CALL_OVER.to_owned();
+    message(&Event { v: 1, seq: None, time: app.clock.now(), kind, run_id: None, call_id: call, data })
+}
+
+async fn tell(app: Arc<App>, mut telling: Telling, out: mpsc::Sender<Bytes>) {
+    let mut stopping = app.stopping.subscribe();
+    loop {
+        tokio::select! {
+            () = out.closed() => return,
+            () = told_to_stop(&mut stopping) => return,
+            told = telling.next() => match told {
+                Some(message) => if out.send(message).await.is_err() { return },
+                None => return,
+            },
+        }
+    }
+}
+
+/// Waits until the daemon is about to stop.
+async fn told_to_stop(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// Which live output belongs to a stream, and which records.
+#[derive(Debug, Clone, Copy)]
+enum Pieces {
+    All,
+    Run(RunId),
+    Call(CallId),
+}
+
+impl Pieces {
+    const fn of(about: About) -> Self {
+        match about {
+            About::All => Self::All,
+            About::Run(run) => Self::Run(run),
+        }
+    }
+
+    fn has(self, subject: Subject) -> bool {
+        match self {
+            Self::All => true,
+            Self::Run(run) => subject.run == Some(run),
+            Self::Call(call) => subject.call == Some(call),
+        }
+    }
+
+    fn prints(self, output: &LiveOutput) -> bool {
+        match self {
+            Self::All => false,
+            Self::Run(run) => output.run == run,
+            Self::Call(call) => output.call == call,
+        }
+    }
+}
+
+/// What a stream tells.
+struct Telling {
+    follower: Follower,
+    live: Option<broadcast::Receiver<LiveOutput>>,
+    pieces: Pieces,
+    clock: Arc<dyn Clock>,
+}
+
+impl Telling {
+    /// The next message. Nothing when there will be none any more.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            tokio::select! {
+                frame = self.follower.next() => match frame {
+                    Ok(Some(frame)) if self.pieces.has(frame.subject) => return Some(frame.message.clone()),
+                    Ok(Some(_)) => {}
+                    Ok(None) => return None,
+                    Err(error) => {
+                        tracing::warn!(%error, "an event stream ends");
+                        return None;
+                    }
+                },
+                output = heard(self.live.as_mut()) => match output {
+                    Some(output) if self.pieces.prints(&output) => return Some(self.piece(&output)),
+                    Some(_) => {}
+                    None => self.live = None,
+                },
+            }
+        }
+    }
+
+    fn piece(&self, output: &LiveOutput) -> Bytes {
+        let data = OutputPiece {
+            stream: output.stream_name().to_owned(),
+            offset: output.offset,
+            base64: BASE64_STANDARD.encode(&output.bytes),
+        };
+        message(&Event {
+            v: 1,
+            seq: None,
+            time: self.clock.now(),
+            kind: TOOL_OUTPUT.to_owned(),
+            run_id: Some(output.run),
+            call_id: Some(output.call),
+            data: serde_json::to_value(data).unwrap_or_default(),
+        })
+    }
+
+    /// Tells what is recorded and printed of a call that is over, and was not told yet.
+    async fn catch_up(&mut self, app: &App, call: CallId, out: &mpsc::Sender<Bytes>) {
+        while let Some(Ok(output)) = self.live.as_mut().map(broadcast::Receiver::try_recv) {
+            if self.pieces.prints(&output) && out.send(self.piece(&output)).await.is_err() {
+                return;
+            }
+        }
+        self.live = None;
+        let Ok(Some(row)) = app.store.call(call).await else { return };
+        while !self.follower.is_past(row.last_seq) {
+            let Some(message) = self.next().await else { return };
+            if out.send(message).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The next piece of output. Who fell behind goes on with the next there is; offsets show the gap.
+async fn heard(live: Option<&mut broadcast::Receiver<LiveOutput>>) -> Option<LiveOutput> {
+    let Some(live) = live else { return std::future::pending().await };
+    loop {
+        match live.recv().await {
+            Ok(output) => return Some(output),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return None,
+        }
+    }
+}
+
+/// A response that a task of its own writes, with a comment every now and then.
+fn pump<F>(app: &Arc<App>, write: impl FnOnce(Arc<App>, mpsc::Sender<Bytes>) -> F) -> Response
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (out, written) = mpsc::channel(AHEAD);
+    let writing = write(Arc::clone(app), out.clone());
+    let counted = Arc::clone(app);
+    tokio::spawn(async move {
+        counted.figures.readers.inc();
+        tokio::select! {
+            () = writing => {}
+            () = breathe(out) => {}
+        }
+        counted.figures.readers.dec();
+    });
+    let messages = stream::unfold(written, |mut written| async move {
+        let message = written.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(message), written))
+    });
+    let kind = HeaderValue::from_static("text/event-stream");
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(messages)).into_response()
+}
+
+/// Says every now and then that the stream lives. Ends with its reader.
+async fn breathe(out: mpsc::Sender<Bytes>) {
+    // At once, so that a reader knows that it is connected.
+    if out.send(Bytes::from_static(b": welcome\n\n")).await.is_err() {
+        return;
+    }
+    let mut breaths = interval_at(Instant::now() + BREATH, BREATH);
+    loop {
+        tokio::select! {
+            () = out.closed() => return,
+            _ = breaths.tick() => {}
+        }
+        // A reader that has not taken the last messages needs no comment.
+        if let Err(mpsc::error::TrySendError::Closed(_)) = out.try_send(Bytes::from_static(b": still here\n\n")) {
+            return;
+        }
+    }
+}
+
+/// How many messages a stream is ahead of its reader.
+const AHEAD: usize = 16;
+
+const BREATH: Duration = Duration::from_secs(15);

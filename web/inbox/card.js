@@ -1,0 +1,412 @@
+// @ts-check
+/**
+ * A question on the page: the whole call, its clocks, its answers, and what came of it.
+ *
+ * Guarantees: nothing of the call is cut or folded while it can be answered; every text from outside goes through `visible.js` and
+ * becomes text, never markup; an answer carries the digest of what this card shows. Does not: talk to the daemon.
+ */
+import { pieces } from './visible.js';
+
+/** @typedef {import('./daemon.js').Approval} Approval */
+/** @typedef {import('./daemon.js').Call} Call */
+/** @typedef {import('./daemon.js').Command} Command */
+/** @typedef {import('./daemon.js').PolicyRef} PolicyRef */
+/** @typedef {{ kind: 'approve', scope: 'once' | 'session' | 'timeboxed', minutes?: number } | { kind: 'deny', message?: string }} Answer */
+
+/** How long a card rests where it is before its buttons work, so that a click meant for something else does not answer it. */
+const REST_MS = 500;
+
+/** Level, glyph and word: colour is never all there is. */
+const RISKS = /** @type {Record<string, string>} */ ({ low: '○ low', medium: '◐ medium', high: '▲ high', critical: '◆ critical' });
+
+/** How far a question is. It never goes back. */
+const PROGRESS = { pending: 0, approved: 1, consumed: 2, denied: 2, expired: 2, cancelled: 2 };
+
+/** One question. */
+export class Card {
+  /**
+   * @param {Approval} approval
+   * @param {(card: Card, answer: Answer) => void} answer
+   * @param {(card: Card, pin: string) => void} unlock
+   */
+  constructor(approval, answer, unlock) {
+    this.approval = approval;
+    /** @type {Call | undefined} */
+    this.call = undefined;
+    this.busy = false;
+    this.seen = false;
+    this.restsUntil = now() + REST_MS;
+    this.countsFrom = moments();
+    this.answeredAt = 0;
+    /** @type {Answer | undefined} */
+    this.refusedAnswer = undefined;
+
+    const title = element('h3', { id: `title-${approval.id}` }, approval.tool, element('span', { class: 'quiet' }, ' asked by '), exact(approval.principal));
+    this.outcome = element('p', { class: 'outcome', hidden: '' });
+    this.body = element('div', { class: 'whole' }, ...whole(approval));
+    this.clock = element('strong', { class: 'clock' });
+    this.status = element('p', { class: 'told', role: 'status' });
+    this.minutes = /** @type {HTMLInputElement} */ (element('input', { type: 'number', min: '1', max: '1440', value: '15', 'aria-label': 'minutes' }));
+    this.message = /** @type {HTMLTextAreaElement} */ (element('textarea', { rows: '2', maxlength: '4096', 'aria-label': 'what the agent is told' }));
+    this.pin = /** @type {HTMLInputElement} */ (element('input', { type: 'password', autocomplete: 'off', 'aria-label': 'PIN' }));
+    const send = (/** @type {Answer} */ given) => answer(this, given);
+    this.once = () => send({ kind: 'approve', scope: 'once' });
+    this.forSession = () => send({ kind: 'approve', scope: 'session' });
+    this.deny = () => send({ kind: 'deny' });
+    const forMinutes = () => send({ kind: 'approve', scope: 'timeboxed', minutes: Math.max(1, Math.trunc(Number(this.minutes.value))) });
+    const denyTelling = () => send({ kind: 'deny', message: this.message.value });
+    this.telling = element('div', { class: 'form', hidden: '' },
+      element('label', {}, 'What the agent is told', this.message),
+      button('Deny and tell the agent', 'deny', denyTelling), button('Back', 'back', () => this.closeForms()));
+    this.unlocking = element('div', { class: 'form', hidden: '' },
+      element('label', {}, 'The PIN shows that a person is here', this.pin),
+      button('Unlock and answer', 'unlock', () => unlock(this, this.pin.value)), button('Back', 'back', () => this.closeForms()));
+    this.pin.addEventListener('keydown', (event) => event.key === 'Enter' && unlock(this, this.pin.value));
+    this.message.addEventListener('keydown', (event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && !this.locked() && denyTelling());
+    this.actions = element('div', { class: 'answers', role: 'group', 'aria-label': 'Answers' },
+      button('Approve once', 'approve', this.once, 'a'),
+      button('Approve for this session', 'approve-session', this.forSession, 'r'),
+      element('span', { class: 'timebox' }, button('Approve for', 'approve-minutes', forMinutes), this.minutes, ' minutes'),
+      button('Deny', 'deny', this.deny, 'd'),
+      button('Deny with a message…', 'tell', () => this.openMessage(), 'D'));
+    this.footer = element('div', { class: 'foot' },
+      element('p', {}, 'Answer within ', this.clock, `; then it has ${duration(approval.valid_for_seconds * 1000)} to start. `,
+        element('span', { class: 'quiet' }, 'The wider answers cover exactly these arguments, from this agent, in this session.')),
+      this.actions, this.telling, this.unlocking,
+      element('p', { class: 'quiet cli' }, 'The same on the command line: ', element('code', {}, `palyra approvals approve ${approval.id}`)));
+    this.root = element('article', { class: 'card', id: approval.id, tabindex: '0', 'aria-labelledby': `title-${approval.id}`, 'data-risk': approval.risk.level },
+      element('div', { class: 'head' }, title, risk(approval.risk.level)), this.outcome, this.body, this.footer, this.status);
+    this.root.addEventListener('keydown', (event) => event.key === 'Escape' && this.closeForms());
+    if (approval.state !== 'pending') this.settle();
+  }
+
+  get pending() {
+    return this.approval.state === 'pending';
+  }
+
+  /**
+   * Takes what the daemon says about this question now. What is older than what is shown is dropped.
+   * @param {Approval} approval
+   */
+  update(approval) {
+    if (PROGRESS[approval.state] < PROGRESS[this.approval.state]) return;
+    // What a question asks never changes. If it did, the digest that was shown must not be sent for something else.
+    if (approval.digest !== this.approval.digest) return;
+    this.approval = approval;
+    this.countsFrom = moments();
+    if (!this.pending) this.settle();
+  }
+
+  /**
+   * Takes what came of the call.
+   * @param {Call} call
+   */
+  learn(call) {
+    this.call = call;
+    if (!this.pending) this.settle();
+  }
+
+  /** Shows what came of it, in place of the answers. Nothing else moves. */
+  settle() {
+    this.answeredAt ||= now();
+    this.busy = false;
+    // The answers keep their room, so that the card below stays under the pointer that is on it.
+    const inside = this.footer.contains(document.activeElement);
+    this.footer.classList.add('gone');
+    this.footer.setAttribute('inert', '');
+    if (inside) this.root.focus({ preventScroll: true });
+    this.root.dataset.state = this.approval.state;
+    this.outcome.hidden = false;
+    this.outcome.replaceChildren(...outcome(this.approval, this.call));
+  }
+
+  /** Makes the card small: it is over, and moves to what was answered lately. */
+  fold() {
+    this.footer.remove();
+    const details = element('details', {}, element('summary', {}, 'The whole call'));
+    this.body.replaceWith(details);
+    details.append(this.body);
+  }
+
+  /** Lets the card rest again after it was moved. */
+  rest() {
+    this.restsUntil = now() + REST_MS;
+  }
+
+  /** How long it can still be answered, in milliseconds. */
+  left() {
+    const [steady, wall] = moments();
+    // Of two clocks, the one that counted more: the steady one stops while the machine sleeps, the other one can be set.
+    const gone = Math.max(steady - this.countsFrom[0], wall - this.countsFrom[1]);
+    return Math.max(0, this.approval.answer_within_ms - gone);
+  }
+
+  /** Why no answer can be given now; empty if one can. */
+  locked() {
+    if (!this.pending) return 'This question is answered.';
+    if (this.busy) return 'The answer is on its way.';
+    if (this.stale) return 'The connection is lost, so this may be out of date.';
+    if (this.left() === 0) return 'The time to answer is over.';
+    if (now() < this.restsUntil) return 'This card has just moved.';
+    return '';
+  }
+
+  /**
+   * Shows the time that is left and whether answers can be given.
+   * @param {boolean} live whether what is shown is how it is
+   */
+  tick(live) {
+    this.stale = !live;
+    if (!this.pending) return;
+    this.clock.textContent = duration(this.left());
+    const locked = this.locked();
+    for (const control of this.footer.querySelectorAll('button')) {
+      const goesBack = control.dataset.does === 'back';
+      if (control.disabled !== (!goesBack && locked !== '')) control.disabled = !goesBack && locked !== '';
+    }
+    this.root.classList.toggle('stale', this.stale);
+  }
+
+  /** Whether the end of the card is, or was, in sight. A key answers only what could be read. */
+  wasShown() {
+    const { top } = this.actions.getBoundingClientRect();
+    this.seen ||= top < innerHeight;
+    return this.seen;
+  }
+
+  /** @param {string} text */
+  tell(text) {
+    this.status.replaceChildren(...nodes(text));
+  }
+
+  openMessage() {
+    this.closeForms();
+    this.telling.hidden = false;
+    this.message.focus();
+  }
+
+  /** @param {Answer} answer the answer that waits for the PIN */
+  openPin(answer) {
+    this.closeForms();
+    this.refusedAnswer = answer;
+    this.unlocking.hidden = false;
+    this.pin.focus();
+  }
+
+  closeForms() {
+    const inside = [this.telling, this.unlocking].some((form) => form.contains(document.activeElement));
+    this.telling.hidden = true;
+    this.unlocking.hidden = true;
+    this.pin.value = '';
+    if (inside) this.root.focus({ preventScroll: true });
+  }
+}
+
+/** @param {Approval} approval */
+function whole(approval) {
+  const { command, plan } = approval;
+  const given = unsaid(approval);
+  return [element('dl', {},
+    ...(command ? process(command) : []),
+    absent(approval.files) ? undefined : part('Files', json(approval.files)),
+    given === undefined ? undefined : part(command ? 'Also given' : 'Arguments', json(given)),
+    part('Risk', risk(approval.risk.level), list(approval.risk.reasons, 'reasons')),
+    part('Why it asks', exact(approval.reason), policies(approval.policies)),
+    fact('Asked by', exact(approval.principal), ...(absent(approval.on_behalf_of) ? [] : [' for ', exact(approval.on_behalf_of)]),
+      approval.waiting === 'accepted' ? ', and goes on without its caller' : ', who waits'),
+    fact('Workspace', absent(approval.workspace) ? 'none' : exact(approval.workspace)),
+    fact('Runs in', absent(plan.tier) ? 'the daemon itself' : exact(plan.tier), ` for at most ${duration(plan.wall_ms)}`),
+    fact('Network', absent(plan.egress) ? 'none' : exact(plan.egress)),
+    fact('May write', exact(plan.writes)),
+    fact('Hosts', plan.hosts.length === 0 ? 'none' : list(plan.hosts)),
+    fact('Secrets', plan.secrets.length === 0 ? 'none' : list(plan.secrets)),
+    fact('Asked at', exact(approval.asked_at)),
+    part('Ids', element('span', { class: 'ids' }, 'call ', exact(approval.call), ' run ', exact(approval.run), ' session ', exact(approval.session))),
+    part('Digest', exact(approval.digest)))];
+}
+
+/** @param {Command} command */
+function process(command) {
+  return [
+    part('Program', exact(command.program), ...(absent(command.leads_to) ? [] : [' which leads to ', exact(command.leads_to)])),
+    part('Arguments', command.args.length === 0 ? 'none' : list(command.args, 'chips')),
+    fact('Starts in', exact(command.cwd)),
+    fact('Variables', pairs(command.environment)),
+    command.scripts.length === 0 ? undefined : part('Runs as code', list(command.scripts)),
+    absent(command.stdin_sha256) ? undefined : part('Reads', 'text with the digest ', exact(command.stdin_sha256)),
+  ];
+}
+
+/**
+ * The arguments as they were given, without those that the command above repeats word for word.
+ * @param {Approval} approval
+ */
+function unsaid({ args, command }) {
+  if (!command || typeof args !== 'object' || args === null || Array.isArray(args)) return args;
+  const rest = /** @type {Record<string, unknown>} */ ({ ...args });
+  const equal = (/** @type {unknown} */ a, /** @type {unknown} */ b) => JSON.stringify(a) === JSON.stringify(b);
+  const [name, ...words] = Array.isArray(rest.command) ? rest.command : [];
+  // What was asked for by one name and leads to another stays in sight.
+  if ((name === command.program || command.program.endsWith(`/${name}`)) && equal(words, command.args)) delete rest.command;
+  if (rest.env !== undefined && equal(sorted(rest.env), sorted(command.environment))) delete rest.env;
+  return Object.keys(rest).length === 0 ? undefined : rest;
+}
+
+/** @param {unknown} variables */
+function sorted(variables) {
+  return Object.entries(/** @type {object} */ (variables ?? {})).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/** @param {PolicyRef[]} behind */
+function policies(behind) {
+  return element('ul', { class: 'reasons' }, ...behind.map((policy) => element('li', {},
+    exact(policy.id), ' at ', exact(policy.location), ...(absent(policy.why) ? [] : [': ', exact(policy.why)]))));
+}
+
+/**
+ * @param {Approval} approval
+ * @param {Call | undefined} call
+ * @returns {(Node | string)[]}
+ */
+function outcome({ state, answer, valid_for_seconds }, call) {
+  const by = answer?.by === undefined ? [] : [' by ', exact(answer.by)];
+  const covers = answer?.covers === undefined ? [] : [', covering ', exact(answer.covers)];
+  const cause = answer?.cause === undefined ? [] : [': ', exact(answer.cause)];
+  const at = answer === undefined ? [] : [element('span', { class: 'quiet' }, ' at ', answer.at)];
+  switch (state) {
+    case 'approved':
+      return ['✔ Approved', ...by, ...covers, ...at, `. It has ${duration(valid_for_seconds * 1000)} to start.`, ...became(call)];
+    case 'consumed':
+      return ['✔ Approved', ...by, ...covers, ...at, '.', ...became(call)];
+    case 'denied':
+      return ['✖ Denied', ...by, ...at, '. Nothing ran.', ...(answer?.message === undefined ? [] : [' The agent was told: ', exact(answer.message)])];
+    case 'expired':
+      return ['⧖ Expired', ...cause, ...at, '. Nothing ran.'];
+    case 'cancelled':
+      return ['⊘ Withdrawn', ...cause, ...at, '. Nothing ran.'];
+    default:
+      return [];
+  }
+}
+
+/**
+ * @param {Call | undefined} call
+ * @returns {(Node | string)[]}
+ */
+function became(call) {
+  if (call?.refusal) return [' It did not run: ', exact(call.refusal.message)];
+  const told = call?.receipt?.attestation;
+  if (told) {
+    const code = told.exit_code === undefined || told.exit_code === null ? '' : `, exit code ${told.exit_code}`;
+    return [' It ran: ', exact(String(told.ending ?? 'ended')), code, '.'];
+  }
+  return call?.state === 'started' ? [' It runs.'] : [];
+}
+
+/** @param {string} level */
+function risk(level) {
+  const known = RISKS[level];
+  return element('span', { class: 'risk', 'data-risk': known ? level : 'critical' }, known ? `${known} risk` : exact(level));
+}
+
+/**
+ * @param {string} name
+ * @param {(Node | string | undefined)[]} value
+ */
+function part(name, ...value) {
+  return element('div', { class: 'part' }, element('dt', {}, name), element('dd', {}, ...value));
+}
+
+/**
+ * A part that is usually short, so that two stand side by side where there is room.
+ * @param {string} name
+ * @param {(Node | string | undefined)[]} value
+ */
+function fact(name, ...value) {
+  const made = part(name, ...value);
+  made.classList.add('fact');
+  return made;
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is undefined | null}
+ */
+function absent(value) {
+  return value === undefined || value === null;
+}
+
+/**
+ * @param {string[]} items
+ * @param {string} [look]
+ */
+function list(items, look = 'plain') {
+  return element('ol', { class: look }, ...items.map((item) => element('li', {}, exact(item))));
+}
+
+/** @param {Record<string, string>} variables */
+function pairs(variables) {
+  const all = Object.entries(variables);
+  return all.length === 0 ? 'none besides the fixed ones' : element('ol', { class: 'plain' },
+    ...all.map(([name, value]) => element('li', {}, exact(name), '=', exact(value))));
+}
+
+/** @param {unknown} value */
+function json(value) {
+  return element('pre', { class: 'exact' }, ...nodes(JSON.stringify(value, null, 2), { block: true }));
+}
+
+/**
+ * Text from outside, exactly: character by character from left to right, each hidden one as a marker.
+ * @param {string} text
+ */
+export function exact(text) {
+  return element('code', { class: 'exact', dir: 'ltr' }, ...nodes(text));
+}
+
+/**
+ * @param {string} text
+ * @param {{ block?: boolean }} [how]
+ */
+function nodes(text, how) {
+  return pieces(text, how).map((piece) => (piece.marker ? element('mark', piece.text.endsWith('<U+000A>') ? { class: 'ends-line' } : {}, piece.text) : piece.text));
+}
+
+/**
+ * @param {string} text
+ * @param {string} does
+ * @param {() => void} act
+ * @param {string} [key]
+ */
+function button(text, does, act, key) {
+  const made = element('button', { type: 'button', 'data-does': does }, text, key === undefined ? undefined : element('kbd', { 'aria-hidden': 'true' }, key));
+  made.addEventListener('click', act);
+  return made;
+}
+
+/**
+ * An element with attributes and children; a string becomes text.
+ * @param {string} name
+ * @param {Record<string, string>} attributes
+ * @param {(Node | string | undefined)[]} children
+ */
+export function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  for (const child of children) if (child !== undefined) made.append(child);
+  return made;
+}
+
+/** @param {number} ms */
+export function duration(ms) {
+  const seconds = Math.ceil(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  const rest = seconds % 60 === 0 ? '' : ` ${String(seconds % 60).padStart(2, '0')} s`;
+  return minutes < 60 ? `${minutes} min${rest}` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+const now = () => performance.now();
+
+/** @returns {[number, number]} */
+const moments = () => [performance.now(), Date.now()];

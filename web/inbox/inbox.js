@@ -1,0 +1,450 @@
+// @ts-check
+/**
+ * The inbox: signs in, keeps the questions that wait in view as they come and go, and carries answers to the daemon.
+ *
+ * Guarantees: a new question is put behind the others and moves neither focus nor what is in sight; a key answers only the card that
+ * has the focus; nothing can be answered while the page does not hear from the daemon; what the daemon says to an answer is told as it is.
+ */
+import { Card, element, exact } from './card.js';
+import { Daemon, Refused, Unreachable } from './daemon.js';
+
+/** @typedef {import('./card.js').Answer} Answer */
+/** @typedef {import('./daemon.js').Approval} Approval */
+/** @typedef {import('./daemon.js').Event} Event */
+
+/** How long an answered card stays where it was, how long it is listed then, and how many are. */
+const LINGERS_MS = 20_000;
+const LISTED_MS = 15 * 60_000;
+const LISTED = 20;
+const LONGEST_PAUSE_MS = 5_000;
+/** What may tell how a call goes on that was answered here. */
+const PROGRESS = new Set(['tool.started', 'tool.attested', 'tool.decided']);
+
+const page = {
+  state: id('state'), who: id('who'), signOut: id('sign-out'), notice: id('notice'), signedOut: id('signed-out'), why: id('signed-out-why'),
+  inbox: id('inbox'), waiting: id('waiting'), nothing: id('nothing'), firstCall: id('first-call'), recentPart: id('recent-part'),
+  recent: id('recent'), said: id('said'),
+};
+
+/** Everything one session shows. */
+class Inbox {
+  /** @param {Daemon} daemon */
+  constructor(daemon) {
+    this.daemon = daemon;
+    /** @type {Map<string, Card>} */
+    this.cards = new Map();
+    this.over = new AbortController();
+    this.attempt = new AbortController();
+    /** Whether what is shown is how it is. */
+    this.live = false;
+    /** @type {string | undefined} */
+    this.lastEventId = undefined;
+    /** @type {string | undefined} */
+    this.selected = undefined;
+    /** Wakes the pause between two attempts. */
+    this.hurry = () => {};
+  }
+
+  async run() {
+    show(page.inbox);
+    page.who.replaceChildren('as ', exact(this.daemon.session.principal));
+    page.who.hidden = false;
+    page.signOut.hidden = false;
+    page.state.replaceChildren('connecting');
+    this.teach();
+    const clock = setInterval(() => this.tick(), 250);
+    this.over.signal.addEventListener('abort', () => clearInterval(clock));
+    let pause = 250;
+    while (!this.over.signal.aborted) {
+      const heard = await this.follow();
+      if (this.over.signal.aborted) return;
+      this.setLive(false);
+      pause = heard ? 250 : Math.min(pause * 2, LONGEST_PAUSE_MS);
+      await new Promise((resolve) => {
+        const timer = setTimeout(resolve, pause);
+        this.hurry = () => { clearTimeout(timer); resolve(undefined); };
+      });
+    }
+  }
+
+  /** Reads what waits, then follows what happens, until the connection is lost. Returns whether there was one. */
+  async follow() {
+    let heard = false;
+    this.attempt = new AbortController();
+    const signal = AbortSignal.any([this.over.signal, this.attempt.signal]);
+    try {
+      const { seq, approvals } = await this.daemon.approvals();
+      await this.reconcile(approvals);
+      this.select(location.hash.slice(1));
+      const opened = () => { heard = true; this.setLive(true); };
+      for await (const message of this.daemon.events({ after: seq, lastEventId: this.lastEventId, signal, opened })) {
+        if (message.id !== undefined) this.lastEventId = message.id;
+        this.hear(/** @type {Event} */ (JSON.parse(message.data)));
+      }
+    } catch (error) {
+      if (this.over.signal.aborted) return heard;
+      if (error instanceof Refused && error.status === 401) signedOut(EXPIRED);
+      else if (error instanceof Refused && error.status !== 503 && error.status !== 429) tellPage(error.message, error.help);
+      // Anything else is a connection that was lost, or a message that was cut; both are mended by beginning anew.
+    }
+    return heard;
+  }
+
+  /** @param {Approval[]} approvals all that wait */
+  async reconcile(approvals) {
+    for (const approval of approvals) this.put(approval);
+    const listed = new Set(approvals.map((approval) => approval.id));
+    const gone = [...this.cards.values()].filter((card) => card.pending && !listed.has(card.approval.id));
+    await Promise.all(gone.map((card) => this.refresh(card.approval.id)));
+    this.tick();
+  }
+
+  /** @param {Event} event */
+  hear(event) {
+    if (event.type === 'approval.requested' || event.type === 'approval.resolved') {
+      // An erased record does not say which question it was about; the list does.
+      const about = event.data?.prompt?.id ?? event.data?.id;
+      if (typeof about === 'string') void this.refresh(about);
+      else this.daemon.approvals().then(({ approvals }) => this.reconcile(approvals), (error) => this.lost(error));
+    } else if (PROGRESS.has(event.type)) {
+      for (const card of this.cards.values()) if (card.approval.call === event.call_id && !card.pending) void this.learn(card);
+    }
+  }
+
+  /** @param {string} about */
+  async refresh(about) {
+    try {
+      this.put(await this.daemon.approval(about));
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) this.remove(about);
+      else this.lost(error);
+    }
+  }
+
+  /** @param {Card} card */
+  async learn(card) {
+    try {
+      card.learn(await this.daemon.call(card.approval.call));
+    } catch (error) {
+      // A call whose record was erased has nothing more to tell.
+      if (!(error instanceof Refused && error.status === 404)) this.lost(error);
+    }
+  }
+
+  /** @param {unknown} error something that should have been read was not, so what is shown is out of date */
+  lost(error) {
+    if (error instanceof Refused && error.status === 401) signedOut(EXPIRED);
+    else this.attempt.abort();
+  }
+
+  /**
+   * Goes to the question that the address names, if it is there: `/#<id>`. Once, because somebody may have gone on since.
+   * @param {string} wanted
+   */
+  select(wanted) {
+    const card = this.cards.get(wanted);
+    if (!card || this.selected === wanted) return;
+    this.selected = wanted;
+    card.root.focus({ preventScroll: true });
+    card.root.scrollIntoView({ block: 'start' });
+  }
+
+  /** @param {Approval} approval */
+  put(approval) {
+    const known = this.cards.get(approval.id);
+    if (known) {
+      const waited = known.pending;
+      known.update(approval);
+      if (waited && !known.pending) this.resolved(known);
+    } else {
+      const card = new Card(approval, (on, answer) => void this.answer(on, answer), (on, pin) => void this.unlock(on, pin));
+      this.cards.set(approval.id, card);
+      if (card.pending) {
+        page.waiting.append(card.root);
+        say(`${approval.tool} by ${approval.principal} waits for an answer`);
+      } else {
+        this.archive(card);
+        void this.learn(card);
+      }
+    }
+    this.tick();
+  }
+
+  /** @param {Card} card */
+  resolved(card) {
+    say(`${card.approval.tool} by ${card.approval.principal}: ${card.outcome.textContent}`);
+    void this.learn(card);
+  }
+
+  /** @param {string} about */
+  remove(about) {
+    this.cards.get(about)?.root.remove();
+    this.cards.delete(about);
+    for (const card of this.cards.values()) card.rest();
+  }
+
+  /** @param {Card} card */
+  archive(card) {
+    card.fold();
+    page.recent.prepend(card.root);
+  }
+
+  /**
+   * Carries an answer to the daemon, with the digest of what this card shows.
+   * @param {Card} card
+   * @param {Answer} answer
+   */
+  async answer(card, answer) {
+    const locked = card.locked();
+    if (locked) return card.tell(locked);
+    const { kind, ...how } = answer;
+    const body = { digest: card.approval.digest, ...how };
+    if ('message' in body && !body.message) delete body.message;
+    card.busy = true;
+    card.tell('Sending the answer…');
+    this.tick();
+    try {
+      await this.daemon.post(`/api/v1/approvals/${encodeURIComponent(card.approval.id)}/${kind}`, body);
+      card.tell('');
+      card.closeForms();
+    } catch (error) {
+      this.refused(card, answer, error);
+    }
+    await this.refresh(card.approval.id);
+    card.busy = false;
+    this.tick();
+  }
+
+  /**
+   * @param {Card} card
+   * @param {Answer} answer
+   * @param {unknown} error
+   */
+  refused(card, answer, error) {
+    if (error instanceof Refused && error.status === 401) return signedOut(EXPIRED);
+    if (error instanceof Refused && error.code === 'pin_needed') {
+      card.tell('A PIN is needed before anything is answered from here.');
+      return card.openPin(answer);
+    }
+    if (error instanceof Refused) {
+      return card.tell(`Your answer did not count: ${error.message}.${error.help === undefined ? '' : ` ${capital(error.help)}.`}`);
+    }
+    card.tell('The daemon did not answer in time. Whether your answer counted shows as soon as it is heard from again.');
+  }
+
+  /**
+   * @param {Card} card
+   * @param {string} pin
+   */
+  async unlock(card, pin) {
+    try {
+      await this.daemon.post('/api/v1/approvals/unlock', { pin });
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) return signedOut(EXPIRED);
+      return card.tell(error instanceof Refused ? `${capital(error.message)}.` : 'The daemon did not answer.');
+    }
+    const answer = card.refusedAnswer;
+    card.closeForms();
+    if (answer) await this.answer(card, answer);
+  }
+
+  /** @param {boolean} live */
+  setLive(live) {
+    if (!live && this.live) this.over.signal.aborted || say('The connection is lost. Nothing can be answered until it is back.');
+    this.live = live;
+    if (live) tellPage('');
+    page.state.dataset.state = live ? 'live' : 'stale';
+    page.state.textContent = live ? '● live' : '◌ reconnecting: nothing can be answered';
+    this.tick();
+  }
+
+  tick() {
+    const cards = [...this.cards.values()];
+    for (const card of cards) card.tick(this.live);
+    this.sweep(cards);
+    const waiting = cards.filter((card) => card.pending).length;
+    page.nothing.hidden = waiting > 0;
+    page.recentPart.hidden = page.recent.childElementCount === 0;
+    document.title = `${this.live ? '' : '(!) '}${waiting > 0 ? `(${waiting}) ` : ''}Palyra inbox`;
+  }
+
+  /**
+   * Puts away what was answered some time ago, but nothing while somebody is at the cards.
+   * @param {Card[]} cards
+   */
+  sweep(cards) {
+    const atThem = page.waiting.matches(':hover') || page.waiting.contains(document.activeElement);
+    const old = (/** @type {Card} */ card) => !card.pending && performance.now() - card.answeredAt > LINGERS_MS;
+    if (!atThem) {
+      const moved = cards.filter((card) => card.root.parentElement === page.waiting && old(card));
+      for (const card of moved) this.archive(card);
+      if (moved.length > 0) for (const card of cards) card.rest();
+    }
+    const listed = [...page.recent.children];
+    for (const [place, root] of listed.entries()) {
+      const card = this.cards.get(root.id);
+      const done = place >= LISTED || (card && performance.now() - card.answeredAt > LISTED_MS);
+      if (done && !root.contains(document.activeElement)) this.remove(root.id);
+    }
+  }
+
+  /** Shows how a first call is made, with a workspace that there is. */
+  async teach() {
+    /** @type {{ workspaces?: { name: string }[] }} */
+    const { workspaces } = await this.daemon.get('/api/v1/workspaces').catch(() => ({}));
+    const call = { tool: 'process.run', workspace: workspaces?.[0]?.name ?? 'WORKSPACE', args: { command: ['git', 'push'] } };
+    page.firstCall.textContent = [
+      `curl ${location.origin}/api/v1/calls \\`,
+      '  -H "Authorization: Bearer $(cat "${PALYRA_HOME:-$HOME/.local/share/palyra}/identity/agent.token")" \\',
+      "  -H 'Content-Type: application/json' \\",
+      `  -d '${JSON.stringify(call)}'`,
+    ].join('\n');
+  }
+
+  /** Ends: nothing of this session is left on the page. */
+  end() {
+    this.over.abort();
+    this.hurry();
+    page.waiting.replaceChildren();
+    page.recent.replaceChildren();
+    this.cards.clear();
+  }
+}
+
+const EXPIRED = 'The session is over: it ran out, was ended, or the daemon was started anew.';
+
+/** @type {Inbox | undefined} */
+let inbox;
+
+/** Begins with the code of the link, else with the session of this tab. */
+async function start() {
+  const code = takeCode();
+  if (code !== undefined) {
+    try {
+      enter(await Daemon.signIn(code));
+    } catch (error) {
+      const why = error instanceof Unreachable
+        ? 'The daemon does not answer, so the link could not be used.'
+        : 'This link does not work any more: a link works once, and for a short time.';
+      if (inbox) tellPage(why, 'this page stays signed in');
+      else if (!resume()) signedOut(why);
+      else tellPage(why, 'this page was signed in already and stays so');
+    }
+  } else if (inbox) {
+    inbox.select(location.hash.slice(1));
+  } else if (!resume()) {
+    signedOut('This page opens with a link that works once.');
+  }
+}
+
+function resume() {
+  try {
+    const daemon = Daemon.stored();
+    if (daemon) enter(daemon);
+    return daemon !== undefined;
+  } catch {
+    Daemon.forget();
+    return false;
+  }
+}
+
+/** @param {Daemon} daemon */
+function enter(daemon) {
+  inbox?.end();
+  inbox = new Inbox(daemon);
+  void inbox.run();
+}
+
+/**
+ * The code of a link stands behind the `#`. It is taken out of the address, and so out of the history and out of sight.
+ * @returns {string | undefined}
+ */
+function takeCode() {
+  const code = new URLSearchParams(location.hash.slice(1)).get('code');
+  if (code === null) return undefined;
+  history.replaceState(null, '', '/');
+  return code;
+}
+
+/** @param {string} why */
+function signedOut(why) {
+  Daemon.forget();
+  inbox?.end();
+  inbox = undefined;
+  document.title = 'Palyra inbox';
+  page.why.textContent = why;
+  page.state.dataset.state = 'out';
+  page.state.textContent = '○ signed out';
+  page.who.hidden = true;
+  page.signOut.hidden = true;
+  tellPage('');
+  show(page.signedOut);
+  say(why);
+}
+
+/** @param {HTMLElement} section */
+function show(section) {
+  for (const each of [page.signedOut, page.inbox]) each.hidden = each !== section;
+}
+
+/**
+ * @param {string} text
+ * @param {string} [help]
+ */
+function tellPage(text, help) {
+  page.notice.hidden = text === '';
+  page.notice.replaceChildren(...(text === '' ? [] : [exact(help === undefined ? text : `${text} (${help})`)]));
+}
+
+/** @param {string} text */
+function say(text) {
+  page.said.replaceChildren(element('p', {}, exact(text)));
+}
+
+/** @param {string} text */
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
+/** @param {string} name */
+function id(name) {
+  return /** @type {HTMLElement} */ (document.getElementById(name));
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  const target = /** @type {Element} */ (event.target);
+  if (!inbox || event.ctrlKey || event.metaKey || event.altKey || target.matches('input, textarea, select')) return;
+  if (event.key === 'j' || event.key === 'k') return step(event.key === 'j' ? 1 : -1);
+  const card = inbox.cards.get(target.closest('.card')?.id ?? '');
+  // A key that is held down answers once.
+  if (!card || !card.pending || event.repeat) return;
+  const answers = new Map([['a', card.once], ['r', card.forSession], ['d', card.deny]]);
+  const leads = new Map([['D', () => card.openMessage()], ['u', () => card.minutes.focus()]]);
+  const answer = answers.get(event.key);
+  if (answer && !card.wasShown()) card.tell('Scroll to the end of this card first: a key answers only what could be read.');
+  else (answer ?? leads.get(event.key))?.();
+  // The letter belongs to the card, and not to a field that has just got the focus.
+  if (answer || leads.has(event.key)) event.preventDefault();
+}
+
+/** @param {number} by */
+function step(by) {
+  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.card')]);
+  const at = all.findIndex((card) => card.contains(document.activeElement));
+  const next = at < 0 ? all[by > 0 ? 0 : all.length - 1] : all[at + by];
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: 'start' });
+}
+
+page.signOut.addEventListener('click', async () => {
+  const daemon = inbox?.daemon;
+  signedOut('You signed out.');
+  // Whoever is gone from here is gone; the daemon ends the session by itself if it cannot be told.
+  await daemon?.signOut().catch(() => undefined);
+});
+document.addEventListener('keydown', pressed);
+document.addEventListener('scroll', () => inbox?.cards.forEach((card) => card.wasShown()), { passive: true });
+addEventListener('hashchange', () => void start());
+addEventListener('online', () => inbox?.hurry());
+void start();
