@@ -1,6 +1,6 @@
 //! What surfaces need of the gate besides calls: who may do what, the configuration in force, what stands.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -112,6 +112,20 @@ async fn calls_that_wait_are_decided_anew_by_another_configuration() {
     lab.gate.reconfigure(changed(&lab, |config| config.workspace.clear())).unwrap();
     let refused = waiting.await.unwrap().unwrap_err();
     assert_eq!(refused.to_string(), "the call was cancelled: there is no workspace `lab`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_that_is_configured_by_a_link_is_the_workspace_for_policy_too() {
+    let lab = Lab::new().await;
+    let (home, real) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(real.path(), &link).unwrap();
+    fs::write(real.path().join("a"), "there").unwrap();
+    lab.gate.reconfigure(changed(&lab, |config| config.workspace = vec![section("lab", &link)])).unwrap();
+    // Reading inside of the workspace is not asked about.
+    let read = lab.gate.run(lab.call("fs.read", json!({ "path": "a" })));
+    let read = tokio::time::timeout(Duration::from_secs(5), read).await.expect("somebody was asked");
+    assert!(text(&read.unwrap()).contains("there"));
 }
 
 #[tokio::test]

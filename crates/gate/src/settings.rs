@@ -177,10 +177,10 @@ impl Settings {
         let mut workspaces = HashMap::new();
         for section in &config.workspace {
             let workspace = Workspace::open(section.name.clone(), &section.path, &ground.state_directory)?;
-            workspaces.insert(
-                section.name.clone(),
-                kept(workspace, before.and_then(|known| known.workspaces.get(&section.name))),
-            );
+            let known = before.and_then(|known| known.workspaces.get(&section.name));
+            // Policy judges real paths, so it is told where the workspace really is.
+            evaluation.workspaces.insert(section.name.clone(), workspace.root().clone());
+            workspaces.insert(section.name.clone(), kept(workspace, known));
         }
         let (adopted, uses) = before.map(|known| (known.adopted.clone(), Arc::clone(&known.uses))).unwrap_or_default();
         show(&mut evaluation, &adopted);
