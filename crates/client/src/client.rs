@@ -1,174 +1,266 @@
-//! Asks a daemon.
+//! Asks a daemon: how a request is made, sent and its answer read. What can be asked is in `routes.rs`.
 
-use std::time::Duration;
+use std::{fmt, future::Future, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, StatusCode, body::Bytes, client::conn::http1, header};
-use hyper_util::rt::TokioIo;
-use palyra_api::{ErrorBody, Health};
-use serde::de::DeserializeOwned;
-use tokio::{net::TcpStream, time};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Body, Bytes, Incoming},
+    header::{self, HeaderValue},
+};
+use palyra_api::ErrorBody;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time;
 
-use crate::endpoint::Endpoint;
+use crate::{
+    bearer::{Bearer, IdempotencyKey},
+    connection::{Connections, InUse},
+    endpoint::Endpoint,
+    error::ClientError,
+    stream::EventStream,
+    transport::{CertificateError, Transport},
+};
 
-/// How long a request may take.
+/// How long connecting and a short request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much of an answer is read.
-const MAX_ANSWER: usize = 16 * 1024 * 1024;
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
-/// A client of one daemon.
-#[derive(Debug, Clone, Copy)]
+/// A client of one daemon. Clones share a connection. It is used within one runtime.
+#[derive(Clone)]
 pub struct Client {
-    endpoint: Endpoint,
+    connections: Arc<Connections>,
+    bearer: Option<Bearer>,
     patience: Duration,
 }
 
 impl Client {
-    /// A client of the daemon that listens there.
+    /// A client of the daemon whose local listener is there.
     #[must_use]
-    pub const fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, patience: PATIENCE }
+    pub fn local(endpoint: Endpoint) -> Self {
+        Self::over(Transport::Local(endpoint))
+    }
+
+    /// A client of the daemon whose control listener is there and that has this certificate (PEM), which is all that is trusted.
+    ///
+    /// # Errors
+    /// When the certificate cannot be read.
+    pub fn control(address: SocketAddr, certificate: &str) -> Result<Self, CertificateError> {
+        Transport::control(address, certificate).map(Self::over)
+    }
+
+    fn over(transport: Transport) -> Self {
+        Self { connections: Arc::new(Connections::new(transport)), bearer: None, patience: PATIENCE }
+    }
+
+    /// The same client, with a credential.
+    #[must_use]
+    pub fn with_bearer(self, bearer: Bearer) -> Self {
+        Self { bearer: Some(bearer), ..self }
     }
 
     /// The same client, with another patience.
     #[must_use]
-    pub const fn with_patience(self, patience: Duration) -> Self {
+    pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// Whether the daemon is there, and which one it is.
-    ///
-    /// # Errors
-    /// When it cannot be reached or answers something else.
-    pub async fn health(&self) -> Result<Health, ClientError> {
-        self.get("/healthz").await
+    /// Where it asks.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.connections.transport.to_string()
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        let exchange = self.exchange(path);
-        let (status, body) = time::timeout(self.patience, exchange)
-            .await
-            .map_err(|_| ClientError::Slow { endpoint: self.endpoint, patience: self.patience })??;
-        if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| ClientError::Protocol(error.to_string()));
-        }
-        match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(body) => Err(ClientError::Refused(body)),
-            Err(_) => Err(ClientError::Protocol(format!("it answered {status}"))),
-        }
+    /// Asks, and reads a whole answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, request: Ask<'_>) -> Result<T, ClientError> {
+        let (status, body) = self.exchange(request).await?;
+        if status.is_success() { read(&body) } else { Err(refusal(status, &body)) }
     }
 
-    async fn exchange(&self, path: &str) -> Result<(StatusCode, Bytes), ClientError> {
-        let protocol = |error: hyper::Error| ClientError::Protocol(error.to_string());
-        let stream = TcpStream::connect(self.endpoint.address())
-            .await
-            .map_err(|error| ClientError::Unreachable { endpoint: self.endpoint, message: error.kind().to_string() })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(protocol)?;
-        let request = Request::get(path)
-            .header(header::HOST, self.endpoint.address().to_string())
-            .header(header::ACCEPT, "application/json")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| ClientError::Protocol(error.to_string()))?;
-        let answer = async {
-            let response = sender.send_request(request).await.map_err(protocol)?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            body.map(|body| (status, body.to_bytes())).map_err(|error| ClientError::Protocol(error.to_string()))
+    /// Asks for something that is answered with no more than that it was done.
+    pub(crate) async fn tell(&self, request: Ask<'_>) -> Result<(), ClientError> {
+        let (status, body) = self.exchange(request).await?;
+        if status.is_success() { Ok(()) } else { Err(refusal(status, &body)) }
+    }
+
+    /// Asks, and reads a whole answer, whatever its status is.
+    pub(crate) async fn exchange(&self, request: Ask<'_>) -> Result<(StatusCode, Bytes), ClientError> {
+        let wait = request.wait;
+        let exchange = async {
+            let (response, connection) = self.send(request).await?;
+            self.finish(response, connection).await
         };
-        tokio::pin!(answer, connection);
-        tokio::select! {
-            answer = &mut answer => answer,
-            ended = &mut connection => match ended {
-                // The connection may end as soon as the last byte is read; the answer is then complete.
-                Ok(()) => answer.await,
-                Err(error) => Err(protocol(error)),
-            },
+        match wait {
+            Wait::Short => self.within(exchange).await,
+            Wait::Long => exchange.await,
         }
+    }
+
+    /// Asks for a stream of events. Silence for longer than the patience that is given, if one is, ends it.
+    pub(crate) async fn listen(
+        &self,
+        request: Ask<'_>,
+        patience: Option<Duration>,
+    ) -> Result<EventStream, ClientError> {
+        let response = self.open(request, "text/event-stream").await?;
+        Ok(EventStream::new(response.into_body(), Arc::clone(&self.connections), patience))
+    }
+
+    /// Asks for something large, and writes it down as it comes. Returns how many bytes came.
+    pub(crate) async fn copy(&self, request: Ask<'_>, to: &mut dyn Write) -> Result<u64, ClientError> {
+        let response = self.open(request, "application/").await?;
+        let mut body = response.into_body();
+        let mut count = 0;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| self.connections.lost(&error))?;
+            if let Some(data) = frame.data_ref() {
+                to.write_all(data).map_err(|error| ClientError::Output(error.to_string()))?;
+                count += u64::try_from(data.len()).unwrap_or(u64::MAX);
+            }
+        }
+        to.flush().map_err(|error| ClientError::Output(error.to_string()))?;
+        Ok(count)
+    }
+
+    /// The head of an answer that is of the expected kind.
+    async fn open(&self, request: Ask<'_>, kind: &str) -> Result<Response<Incoming>, ClientError> {
+        let wait = request.wait;
+        let head = self.send(request);
+        let (response, connection) = match wait {
+            Wait::Short => self.within(head).await?,
+            Wait::Long => head.await?,
+        };
+        let status = response.status();
+        if !status.is_success() {
+            let (status, body) = self.within(self.finish(response, connection)).await?;
+            return Err(refusal(status, &body));
+        }
+        let given = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if given.is_some_and(|given| given.starts_with(kind)) {
+            return Ok(response);
+        }
+        Err(ClientError::Protocol(format!("it answered {status} with {}", given.unwrap_or("no content type"))))
+    }
+
+    async fn send(&self, request: Ask<'_>) -> Result<(Response<Incoming>, InUse), ClientError> {
+        let request = self.build(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
+        self.connections.send(request, self.patience).await
+    }
+
+    fn build(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let mut request = Request::builder()
+            .method(ask.method)
+            .uri(ask.path)
+            .header(header::HOST, self.connections.transport.host())
+            .header(header::ACCEPT, ask.accept);
+        if let Some(bearer) = self.bearer.as_ref().and_then(Bearer::header) {
+            request = request.header(header::AUTHORIZATION, bearer);
+        }
+        if let Some(key) = ask.key {
+            request = request.header("idempotency-key", HeaderValue::from_str(key.as_str())?);
+        }
+        if ask.body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::new(ask.body.unwrap_or_default()))
+    }
+
+    /// Reads an answer to its end and keeps the connection.
+    async fn finish(
+        &self,
+        response: Response<Incoming>,
+        connection: InUse,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let status = response.status();
+        let body = response.into_body();
+        if body.size_hint().lower() > u64::try_from(MAX_ANSWER).unwrap_or(u64::MAX) {
+            return Err(ClientError::Protocol(format!("its answer is larger than {MAX_ANSWER} bytes")));
+        }
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| {
+            match error.downcast_ref::<hyper::Error>() {
+                Some(error) => self.connections.lost(error),
+                None => ClientError::Protocol(format!("its answer is larger than {MAX_ANSWER} bytes")),
+            }
+        })?;
+        self.connections.keep(connection);
+        Ok((status, body.to_bytes()))
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let slow = |_| ClientError::Slow { address: self.address(), patience: self.patience };
+        time::timeout(self.patience, work).await.map_err(slow)?
     }
 }
 
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClientError {
-    /// Nobody listens there.
-    #[error("no daemon answers at {endpoint}: {message}")]
-    Unreachable {
-        /// Where.
-        endpoint: Endpoint,
-        /// What the system says.
-        message: String,
-    },
-    /// Somebody listens and does not answer in time.
-    #[error("the daemon at {endpoint} did not answer within {patience:?}")]
-    Slow {
-        /// Where.
-        endpoint: Endpoint,
-        /// How long it was given.
-        patience: Duration,
-    },
-    /// The daemon refused, and says why.
-    #[error("{}", .0.error.message)]
-    Refused(ErrorBody),
-    /// Whoever answered does not speak this protocol.
-    #[error("that is not a Palyra daemon: {0}")]
-    Protocol(String),
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.connections.transport)
+    }
+}
+
+/// A request.
+pub(crate) struct Ask<'a> {
+    method: Method,
+    path: String,
+    accept: &'static str,
+    body: Option<Bytes>,
+    key: Option<&'a IdempotencyKey>,
+    wait: Wait,
+}
+
+/// How long an answer may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait {
+    /// As long as the client's patience.
+    Short,
+    /// As long as it takes.
+    Long,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), accept: "application/json", body: None, key: None, wait: Wait::Short }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    pub(crate) fn json(self, body: &impl Serialize) -> Result<Self, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Protocol(error.to_string()))?;
+        Ok(Self { body: Some(body.into()), ..self })
+    }
+
+    pub(crate) fn key(self, key: Option<&'a IdempotencyKey>) -> Self {
+        Self { key, ..self }
+    }
+
+    pub(crate) fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
+    }
+
+    pub(crate) fn wait(self, wait: Wait) -> Self {
+        Self { wait, ..self }
+    }
+}
+
+/// An answer as the wire types say.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(body).map_err(|error| ClientError::Protocol(error.to_string()))
+}
+
+/// What an answer that is no success means.
+pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(body) => ClientError::refused(status.as_u16(), body),
+        Err(_) => ClientError::Protocol(format!("it answered {status}")),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        io::{Read, Write},
-        net::TcpListener,
-        thread,
-    };
-
-    use super::*;
-
-    /// A peer that says exactly these bytes to the first caller.
-    fn peer(answer: impl Into<String>) -> Client {
-        let answer = answer.into();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1024];
-            let _ = stream.read(&mut request).unwrap();
-            stream.write_all(answer.as_bytes()).unwrap();
-            if answer.is_empty() {
-                thread::sleep(Duration::from_secs(2));
-            }
-        });
-        Client::new(endpoint).with_patience(Duration::from_millis(500))
-    }
-
-    fn response(status: &str, body: &str) -> String {
-        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
-    }
-
-    fn health(client: Client) -> Result<Health, ClientError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(client.health())
-    }
-
-    #[test]
-    fn a_daemon_that_is_there_says_its_version() {
-        let answer = response("200 OK", r#"{"status":"ok","version":"0.1.0"}"#);
-        assert_eq!(health(peer(answer)), Ok(Health { status: "ok".into(), version: "0.1.0".into() }));
-    }
-
-    #[test]
-    fn a_refusal_keeps_its_reason() {
-        let answer = response("403 Forbidden", r#"{"error":{"code":"denied","message":"no way"}}"#);
-        let error = health(peer(answer)).unwrap_err();
-        assert!(matches!(&error, ClientError::Refused(body) if body.error.code == "denied"), "{error:?}");
-    }
-
-    #[test]
-    fn a_stranger_on_the_port_is_told_apart_from_silence() {
-        assert!(matches!(health(peer("SSH-2.0-x\r\n")), Err(ClientError::Protocol(_))));
-        assert!(matches!(health(peer(response("200 OK", "{}"))), Err(ClientError::Protocol(_))));
-        assert!(matches!(health(peer("")), Err(ClientError::Slow { .. })));
-        let nobody = Client::new(Endpoint::parse("http://127.0.0.1:1").unwrap());
-        assert!(matches!(health(nobody), Err(ClientError::Unreachable { .. })));
-    }
-}
+#[path = "client_tests.rs"]
+mod tests;

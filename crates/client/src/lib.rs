@@ -1,10 +1,32 @@
 //! The typed client of the daemon that CLI, TUI and tests share.
 //!
-//! Guarantees: a request ends, with an answer or an error, within the time it was given; an answer is what the wire types say or it is
-//! an error. Does not: retry, or keep connections.
+//! Guarantees: a short request ends, with an answer or an error, within the time it was given; an answer is what the wire types say or it
+//! is an error; a credential goes to the daemon with the given certificate, or to a loopback address, and to nobody else.
+//! Does not: repeat what may have been received, or reconnect a stream. Who reads a stream knows where it was.
+//!
+//! | you look for | read |
+//! |---|---|
+//! | how to reach a daemon | [`Client`], [`Endpoint`], [`Bearer`] |
+//! | one method for each route | `routes.rs` |
+//! | events as they happen | [`EventStream`], [`Told`] |
+//! | why there is no answer | [`ClientError`] |
 
+mod bearer;
 mod client;
+mod connection;
 mod endpoint;
+mod error;
+mod query;
+mod routes;
+mod sse;
+mod stream;
+mod told;
+mod transport;
 
-pub use client::{Client, ClientError};
+pub use bearer::{Bearer, BearerError, IdempotencyKey, KeyError};
+pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
+pub use error::ClientError;
+pub use stream::EventStream;
+pub use told::{Told, Which};
+pub use transport::CertificateError;

@@ -32,11 +32,11 @@ pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
             "check the limits of this shell",
         )
     })?;
-    let health = runtime.block_on(Client::new(endpoint).health()).map_err(|error| {
+    let health = runtime.block_on(Client::local(endpoint).health()).map_err(|error| {
         let help = match &error {
             ClientError::Unreachable { .. } => "start a daemon first; `palyra policy` and `palyra tour` need none",
-            ClientError::Slow { .. } => "look at the daemon's log",
-            ClientError::Refused(_) | ClientError::Protocol(_) => "check PALYRA_URL and --url",
+            ClientError::Slow { .. } | ClientError::Lost { .. } => "look at the daemon's log",
+            _ => "check PALYRA_URL and --url",
         };
         Failure::new(Exit::Unreachable, "unreachable", "no status", error.to_string(), help)
     })?;

@@ -1,0 +1,80 @@
+//! One HTTP/1.1 connection at a time, kept for the next request.
+//!
+//! Guarantees: a request that may have been received is not sent a second time.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::time;
+
+use crate::{error::ClientError, transport::Transport};
+
+/// The connections of a client.
+pub(crate) struct Connections {
+    pub(crate) transport: Transport,
+    idle: Mutex<Option<SendRequest<Full<Bytes>>>>,
+}
+
+/// A connection on which a request was answered.
+pub(crate) struct InUse(SendRequest<Full<Bytes>>);
+
+impl Connections {
+    pub(crate) const fn new(transport: Transport) -> Self {
+        Self { transport, idle: Mutex::new(None) }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        patience: Duration,
+    ) -> Result<(Response<Incoming>, InUse), ClientError> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut kept) = kept.filter(|kept| !kept.is_closed())
+            && kept.ready().await.is_ok()
+        {
+            match kept.try_send_request(request).await {
+                Ok(response) => return Ok((response, InUse(kept))),
+                // The daemon closed the connection meanwhile; nothing of the request has left.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(self.lost(error.error())),
+                },
+            }
+        }
+        let slow = |_| ClientError::Slow { address: self.transport.to_string(), patience };
+        let mut sender = time::timeout(patience, self.open()).await.map_err(slow)??;
+        let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
+        Ok((response, InUse(sender)))
+    }
+
+    /// Keeps a connection whose answer was read to its end.
+    pub(crate) fn keep(&self, InUse(sender): InUse) {
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+    }
+
+    async fn open(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+        let wire = self.transport.connect().await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(wire)).await.map_err(|error| self.lost(&error))?;
+        // What goes wrong on it is told to whoever waits for an answer.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    /// What a broken exchange means.
+    pub(crate) fn lost(&self, error: &hyper::Error) -> ClientError {
+        if error.is_parse() {
+            return ClientError::Protocol(error.to_string());
+        }
+        ClientError::Lost { address: self.transport.to_string(), message: error.to_string() }
+    }
+}
