@@ -1,5 +1,7 @@
-//! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own.
+//! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own; and a
+//! [`DaemonLab`](daemon::DaemonLab) with a real daemon in a process of its own.
 
+pub mod daemon;
 mod faults;
 mod lab;
 mod setup;
