@@ -99,7 +99,17 @@ impl DaemonPlan {
         fs::write(&ahead, "0").unwrap();
         let private = Command::new("chmod").args(["-R", "go="]).arg(&home).status().unwrap();
         assert!(private.success());
-        let lab = DaemonLab { plan: self, control, local, home, workspace, ahead, child: None, log: root.path().join("log"), root };
+        let lab = DaemonLab {
+            plan: self,
+            control,
+            local,
+            home,
+            workspace,
+            ahead,
+            child: None,
+            log: root.path().join("log"),
+            root,
+        };
         lab.hand_over();
         lab
     }
@@ -207,10 +217,12 @@ impl DaemonLab {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// What it logged.
+    /// The end of what it logged.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        lines.iter().skip(lines.len().saturating_sub(20)).fold(String::new(), |text, line| text + line + "\n")
     }
 
     /// Sets how far its clock is ahead, if it has one of its own.

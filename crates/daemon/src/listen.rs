@@ -13,7 +13,7 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Semaphore, watch},
     task::JoinHandle,
 };
@@ -35,7 +35,7 @@ impl Bound {
     /// # Errors
     /// When it is taken, or cannot be had.
     pub async fn local(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, kind: Listener::Local, tls: None })
+        Ok(Self { listener: take(address).await?, kind: Listener::Local, tls: None })
     }
 
     /// Takes a port for TLS.
@@ -44,7 +44,7 @@ impl Bound {
     /// When it is taken, or cannot be had.
     pub async fn control(address: SocketAddr, tls: rustls::ServerConfig) -> io::Result<Self> {
         let tls = Some(TlsAcceptor::from(Arc::new(tls)));
-        Ok(Self { listener: TcpListener::bind(address).await?, kind: Listener::Control, tls })
+        Ok(Self { listener: take(address).await?, kind: Listener::Control, tls })
     }
 
     /// Serves until it is told to stop, and then until what is under way is answered or `patience` is over.
@@ -123,11 +123,21 @@ where
     }
 }
 
-/// Whether something listens at an address. Not used to choose a port: only to tell whose it may be.
-#[must_use]
-pub async fn is_taken(address: SocketAddr) -> bool {
-    TcpStream::connect(address).await.is_ok()
+/// Takes a port. A daemon that was killed while it started a process leaves its ports with that process until it has become another program,
+/// which is a matter of moments.
+async fn take(address: SocketAddr) -> io::Result<TcpListener> {
+    for _ in 0..TAKE_ATTEMPTS {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => tokio::time::sleep(TAKE_AGAIN).await,
+            bound => return bound,
+        }
+    }
+    TcpListener::bind(address).await
 }
+
+const TAKE_ATTEMPTS: u32 = 50;
+
+const TAKE_AGAIN: Duration = Duration::from_millis(10);
 
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 
