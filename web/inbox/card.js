@@ -75,7 +75,8 @@ export class Card {
       this.actions, this.telling, this.unlocking,
       element('p', { class: 'quiet cli' }, 'The same on the command line: ', element('code', {}, `palyra approvals approve ${approval.id}`)));
     this.root = element('article', { class: 'card', id: approval.id, tabindex: '0', 'aria-labelledby': `title-${approval.id}`, 'data-risk': approval.risk.level },
-      element('div', { class: 'head' }, title, risk(approval.risk.level)), this.outcome, this.body, this.footer, this.status);
+      element('div', { class: 'head' }, title, risk(approval.risk.level)), this.body,
+      element('div', { class: 'end' }, this.footer, this.outcome), this.status);
     this.root.addEventListener('keydown', (event) => event.key === 'Escape' && this.closeForms());
     if (approval.state !== 'pending') this.settle();
   }
@@ -106,11 +107,11 @@ export class Card {
     if (!this.pending) this.settle();
   }
 
-  /** Shows what came of it, in place of the answers. Nothing else moves. */
+  /** Shows what came of it, in place of the answers. */
   settle() {
     this.answeredAt ||= now();
     this.busy = false;
-    // The answers keep their room, so that the card below stays under the pointer that is on it.
+    // The answers keep their room, so that the cards below stay where they are, under the pointer that is on them.
     const inside = this.footer.contains(document.activeElement);
     this.footer.classList.add('gone');
     this.footer.setAttribute('inert', '');
@@ -123,9 +124,8 @@ export class Card {
   /** Makes the card small: it is over, and moves to what was answered lately. */
   fold() {
     this.footer.remove();
-    const details = element('details', {}, element('summary', {}, 'The whole call'));
-    this.body.replaceWith(details);
-    details.append(this.body);
+    this.status.remove();
+    this.root.append(element('details', {}, element('summary', {}, 'The whole call'), this.body));
   }
 
   /** Lets the card rest again after it was moved. */
@@ -147,7 +147,7 @@ export class Card {
     if (this.busy) return 'The answer is on its way.';
     if (this.stale) return 'The connection is lost, so this may be out of date.';
     if (this.left() === 0) return 'The time to answer is over.';
-    if (now() < this.restsUntil) return 'This card has just moved.';
+    if (now() < this.restsUntil) return 'This card has just come or moved.';
     return '';
   }
 
