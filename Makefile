@@ -14,7 +14,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Install what is missing: Debian packages, the Rust toolchain, cargo-nextest, Python packages
+setup: ## Install what is missing: Debian packages, the Rust toolchain, cargo-nextest, Python and Node packages
 	@scripts/setup
 
 run: setup ## Build Palyra and give a tour of real policy decisions
