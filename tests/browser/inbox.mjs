@@ -44,6 +44,10 @@ async function signingIn() {
   await late.locator('#signed-out').waitFor();
   await until('the daemon ends the session', async () => (await api('GET', '/api/v1/approvals', { bearer })).status === 401);
   same('signing out leaves nothing in the tab', await late.evaluate(() => sessionStorage.length), 0);
+  await late.goto((await link()).replace('127.0.0.1', 'localhost'));
+  await late.waitForURL(`${URL_}/`);
+  await live(late);
+  check('a link by a name that others may answer to ends at the address of the daemon', true);
   clean(page, 'signing in');
   await Promise.all([page.close(), late.close()]);
 }

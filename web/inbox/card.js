@@ -275,9 +275,8 @@ function outcome({ state, answer, valid_for_seconds }, call) {
   const at = answer === undefined ? [] : [element('span', { class: 'quiet' }, ' at ', answer.at)];
   switch (state) {
     case 'approved':
-      return ['✔ Approved', ...by, ...covers, ...at, `. It has ${duration(valid_for_seconds * 1000)} to start.`, ...became(call)];
     case 'consumed':
-      return ['✔ Approved', ...by, ...covers, ...at, '.', ...became(call)];
+      return ['✔ Approved', ...by, ...covers, ...at, '.', ...became(call, valid_for_seconds)];
     case 'denied':
       return ['✖ Denied', ...by, ...at, '. Nothing ran.', ...(answer?.message === undefined ? [] : [' The agent was told: ', exact(answer.message)])];
     case 'expired':
@@ -291,16 +290,17 @@ function outcome({ state, answer, valid_for_seconds }, call) {
 
 /**
  * @param {Call | undefined} call
+ * @param {number} validFor
  * @returns {(Node | string)[]}
  */
-function became(call) {
+function became(call, validFor) {
   if (call?.refusal) return [' It did not run: ', exact(call.refusal.message)];
   const told = call?.receipt?.attestation;
   if (told) {
     const code = told.exit_code === undefined || told.exit_code === null ? '' : `, exit code ${told.exit_code}`;
     return [' It ran: ', exact(String(told.ending ?? 'ended')), code, '.'];
   }
-  return call?.state === 'started' ? [' It runs.'] : [];
+  return call?.state === 'started' ? [' It runs.'] : [` It has ${duration(validFor * 1000)} to start.`];
 }
 
 /** @param {string} level */

@@ -318,6 +318,13 @@ let inbox;
 
 /** Begins with the code of the link, else with the session of this tab. */
 async function start() {
+  // SECURITY: `localhost` is also the name of `::1`, where somebody else may listen on the same port, and would then be of this origin and
+  // read its storage. The address of the daemon is nobody else's.
+  if (location.hostname === 'localhost') {
+    const address = new URL(location.href);
+    address.hostname = '127.0.0.1';
+    return location.replace(address);
+  }
   const code = takeCode();
   if (code !== undefined) {
     try {
