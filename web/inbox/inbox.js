@@ -17,6 +17,9 @@ const LINGERS_MS = 20_000;
 const LISTED_MS = 15 * 60_000;
 const LISTED = 20;
 const LONGEST_PAUSE_MS = 5_000;
+/** A browser opens six connections to a server, and a stream keeps one. A tab that nobody has looked at for this long asks now and then. */
+const AWAY_AFTER_MS = 30_000;
+const AWAY_PAUSE_MS = 5_000;
 /** What may tell how a call goes on that was answered here. */
 const PROGRESS = new Set(['tool.started', 'tool.attested', 'tool.decided']);
 
@@ -41,6 +44,10 @@ class Inbox {
     this.lastEventId = undefined;
     /** @type {string | undefined} */
     this.selected = undefined;
+    /** Whether nobody has looked for a while, so that the list is asked for now and then and nothing is followed. */
+    this.away = false;
+    /** @type {number | undefined} */
+    this.leaving = undefined;
     /** Wakes the pause between two attempts. */
     this.hurry = () => {};
   }
@@ -60,6 +67,7 @@ class Inbox {
       if (this.over.signal.aborted) return;
       this.setLive(false);
       pause = heard ? 250 : Math.min(pause * 2, LONGEST_PAUSE_MS);
+      if (this.away) pause = AWAY_PAUSE_MS;
       await new Promise((resolve) => {
         const timer = setTimeout(resolve, pause);
         this.hurry = () => { clearTimeout(timer); resolve(undefined); };
@@ -76,6 +84,7 @@ class Inbox {
       const { seq, approvals } = await this.daemon.approvals();
       await this.reconcile(approvals);
       this.select(location.hash.slice(1));
+      if (this.away) return true;
       const opened = () => { heard = true; this.setLive(true); };
       for await (const message of this.daemon.events({ after: seq, lastEventId: this.lastEventId, signal, opened })) {
         if (message.id !== undefined) this.lastEventId = message.id;
@@ -88,6 +97,20 @@ class Inbox {
       // Anything else is a connection that was lost, or a message that was cut; both are mended by beginning anew.
     }
     return heard;
+  }
+
+  /** Leaves some time after the tab is out of sight, and is back as soon as it is in sight. */
+  look() {
+    clearTimeout(this.leaving);
+    if (document.hidden) {
+      this.leaving = setTimeout(() => {
+        this.away = true;
+        this.attempt.abort();
+      }, AWAY_AFTER_MS);
+    } else {
+      this.away = false;
+      this.hurry();
+    }
   }
 
   /** @param {Approval[]} approvals all that wait */
@@ -250,7 +273,7 @@ class Inbox {
 
   /** @param {boolean} live */
   setLive(live) {
-    if (!live && this.live) this.over.signal.aborted || say('The connection is lost. Nothing can be answered until it is back.');
+    if (!live && this.live && !this.away) say('The connection is lost. Nothing can be answered until it is back.');
     this.live = live;
     if (live) tellPage('');
     page.state.dataset.state = live ? 'live' : 'stale';
@@ -265,7 +288,7 @@ class Inbox {
     const waiting = cards.filter((card) => card.pending).length;
     page.nothing.hidden = waiting > 0;
     page.recentPart.hidden = page.recent.childElementCount === 0;
-    document.title = `${this.live ? '' : '(!) '}${waiting > 0 ? `(${waiting}) ` : ''}Palyra inbox`;
+    document.title = `${this.live || this.away ? '' : '(!) '}${waiting > 0 ? `(${waiting}) ` : ''}Palyra inbox`;
   }
 
   /**
@@ -304,6 +327,7 @@ class Inbox {
   /** Ends: nothing of this session is left on the page. */
   end() {
     this.over.abort();
+    clearTimeout(this.leaving);
     this.hurry();
     page.waiting.replaceChildren();
     page.recent.replaceChildren();
@@ -453,5 +477,6 @@ page.signOut.addEventListener('click', async () => {
 document.addEventListener('keydown', pressed);
 document.addEventListener('scroll', () => inbox?.cards.forEach((card) => card.wasShown()), { passive: true });
 addEventListener('hashchange', () => void start());
+document.addEventListener('visibilitychange', () => inbox?.look());
 addEventListener('online', () => inbox?.hurry());
 void start();
