@@ -3,6 +3,8 @@
 //! The checks themselves are scripts in `tests/browser`, one line each; a failed line fails the test. Chromium, Node and their packages come
 //! from `scripts/setup`, and a test fails where one of them is missing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what cannot be set up ends the test")]
+
 use std::{
     fs::OpenOptions,
     io::Write,
@@ -31,7 +33,8 @@ fn a_person_shows_by_a_pin_that_they_are_there() {
     // A first start makes the directory that the PIN is kept in.
     lab.start();
     lab.stop();
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(lab.home().join("identity/presence")).unwrap();
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(lab.home().join("identity/presence")).unwrap();
     file.write_all(PresencePin::hash("2718281").unwrap().as_bytes()).unwrap();
     lab.start();
     try_with(&lab, "pin.mjs");
@@ -62,7 +65,17 @@ fn the_page_leaves_nothing_to_a_parser_of_markup_and_nothing_to_another_server()
     for file in std::fs::read_dir(root().join("web/inbox")).unwrap() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        for sink in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "http:", "https:", "style="] {
+        for sink in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "http:",
+            "https:",
+            "style=",
+        ] {
             assert!(!text.contains(sink), "{} holds `{sink}`", path.display());
         }
     }
@@ -116,7 +129,8 @@ fn succeed(mut command: Command) -> Output {
 /// The packages that `scripts/setup` puts into the target directory, which this test was built in.
 fn packages() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let found = test.ancestors().map(|directory| directory.join("browser")).find(|path| path.join("whole.json").exists());
+    let found =
+        test.ancestors().map(|directory| directory.join("browser")).find(|path| path.join("whole.json").exists());
     found.expect("the Node packages are missing: run `scripts/setup`")
 }
 

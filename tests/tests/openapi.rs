@@ -3,6 +3,8 @@
 //!
 //! What it may make up is kept harmless by `tests/schemathesis/hooks.py`. The tool comes from `scripts/setup`, and the test fails without it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what cannot be set up ends the test")]
+
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -48,6 +50,9 @@ async fn try_as(whose: &str) {
 /// The program in the environment that `scripts/setup` makes in the target directory, which this test was built in.
 fn schemathesis() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let found = test.ancestors().map(|directory| directory.join("schemathesis-venv/bin/schemathesis")).find(|path| path.exists());
+    let found = test
+        .ancestors()
+        .map(|directory| directory.join("schemathesis-venv/bin/schemathesis"))
+        .find(|path| path.exists());
     found.expect("schemathesis is missing: run `scripts/setup`")
 }
