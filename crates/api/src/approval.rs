@@ -260,7 +260,7 @@ pub struct ApprovalQuery {
 /// Questions that nobody has answered yet, oldest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Approvals {
-    /// How many records the journal had before these were read: events after this one tell of every later change.
+    /// The last record before these were read: events after this one tell of every later change.
     pub seq: u64,
     /// The questions.
     pub approvals: Vec<Approval>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::schema;
+use crate::{schema, strict};
 
 /// An event: the envelope of every message of an event stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -61,6 +61,7 @@ pub const CALL_OVER: &str = "call.over";
 #[into_params(parameter_in = Query)]
 pub struct EventQuery {
     /// Begin behind this record. `Last-Event-ID` comes first. Without either, with what happens next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::seq")]
+    #[param(maximum = 9_007_199_254_740_991_u64)]
     pub after: Option<u64>,
 }

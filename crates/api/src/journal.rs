@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::schema;
+use crate::{schema, strict};
 
 /// The signed head of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,7 +54,8 @@ pub struct Records {
 #[into_params(parameter_in = Query)]
 pub struct RecordQuery {
     /// From this one on. Without it, the last ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::seq")]
+    #[param(maximum = 9_007_199_254_740_991_u64)]
     pub from: Option<u64>,
     /// At most this many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,10 +69,12 @@ pub struct RecordQuery {
 #[into_params(parameter_in = Query)]
 pub struct ExportQuery {
     /// The first; without it the first that is kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::seq")]
+    #[param(maximum = 9_007_199_254_740_991_u64)]
     pub first: Option<u64>,
     /// The last; without it the last there is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::seq")]
+    #[param(maximum = 9_007_199_254_740_991_u64)]
     pub last: Option<u64>,
 }
 

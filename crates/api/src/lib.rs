@@ -14,7 +14,7 @@
 //! | tools, postures, workspaces | [`tool`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
-//! | how all of it looks in OpenAPI | [`schema`] |
+//! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
 
 pub mod approval;
 pub mod call;
@@ -27,6 +27,7 @@ pub mod journal;
 pub mod policy;
 pub mod run;
 pub mod schema;
+pub mod strict;
 pub mod tool;
 
 pub use document::Document;

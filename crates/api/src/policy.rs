@@ -4,7 +4,7 @@ use palyra_types::{Sha256Digest, Timestamp, id::CallId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
+use crate::{schema, strict};
 
 /// The policy set that is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -123,6 +123,7 @@ pub struct NearMiss {
 #[serde(deny_unknown_fields)]
 pub struct Replay {
     /// The candidate's files.
+    #[serde(deserialize_with = "strict::each")]
     #[schema(max_items = 1000)]
     pub files: Vec<PolicyFile>,
     /// Whether they replace the operator's own files; otherwise they are added to them.

@@ -4,7 +4,7 @@ use palyra_types::id::{RunId, SessionId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema;
+use crate::{schema, strict};
 
 /// A run to be opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -15,7 +15,7 @@ pub struct NewRun {
     #[schema(value_type = Option<schema::Ulid>)]
     pub session: Option<SessionId>,
     /// What it may use, if less than the configuration allows.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional")]
     pub limits: Option<Amount>,
 }
 
@@ -41,9 +41,12 @@ pub struct Run {
 #[serde(deny_unknown_fields)]
 pub struct Amount {
     /// Calls.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub calls: u64,
     /// Milliseconds that calls run for, all together.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub wall_ms: u64,
     /// Bytes that calls print, all together.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub output_bytes: u64,
 }

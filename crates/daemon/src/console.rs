@@ -10,6 +10,7 @@ use std::{
 };
 
 use palyra_types::{Clock, Entropy, Sha256Digest, Timestamp, entropy::NoEntropy};
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use crate::credential;
@@ -19,6 +20,8 @@ pub struct Console {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     state: Mutex<State>,
+    /// Counts sign-outs, for whoever follows something in the name of a session.
+    ended: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -46,7 +49,7 @@ impl Console {
     /// No links and no sessions.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { clock, entropy, state: Mutex::default() }
+        Self { clock, entropy, state: Mutex::default(), ended: watch::channel(0).0 }
     }
 
     /// Makes a link's code.
@@ -79,6 +82,16 @@ impl Console {
     /// Ends a session.
     pub fn sign_out(&self, session: &Sha256Digest) {
         self.state().sessions.remove(session);
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until a session is over.
+    pub async fn over(&self, session: &Sha256Digest) {
+        let mut ended = self.ended.subscribe();
+        while self.holds(session) {
+            // Whoever signs out is heard at once; time is looked at every now and then.
+            let _ = tokio::time::timeout(LOOK_AGAIN, ended.changed()).await;
+        }
     }
 
     fn issue(
@@ -117,6 +130,8 @@ impl Console {
 const LINK_FOR: Duration = Duration::from_secs(5 * 60);
 
 const SESSION_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// How many links, and how many sessions, are kept; the oldest go first.
 const MOST: usize = 256;

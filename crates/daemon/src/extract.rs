@@ -40,6 +40,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Said<T> {
         let limits = Limits { bytes: LONGEST_BODY, ..Limits::default() };
         let json = Json::parse(&bytes, limits)
             .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
+        // serde would read an array as an object whose keys are left out.
+        if !json.value().is_object() {
+            return Err(Failure::bad_request("the body is no JSON object"));
+        }
         let digest = json.digest();
         let said =
             serde_json::from_value(json.into_value()).map_err(|error| Failure::bad_request(error.to_string()))?;

@@ -143,7 +143,9 @@ fn containment(plan: &Plan) -> Containment {
     }
 }
 
-const fn state(state: ApprovalState) -> Told {
+/// What came of a question.
+#[must_use]
+pub const fn state(state: ApprovalState) -> Told {
     match state {
         ApprovalState::Pending => Told::Pending,
         ApprovalState::Approved => Told::Approved,

@@ -1,6 +1,6 @@
 //! Event streams: everything, one run, or one call while it is conducted.
 //!
-//! Guarantees: a stream ends with its reader, and with the daemon; a comment every 15 seconds shows that it lives; live output is told as it
+//! Guarantees: a stream ends with its reader, with the session it was opened in, and with the daemon; a comment every 15 seconds shows that it lives; live output is told as it
 //! comes, and a gap in it shows in its offsets.
 
 use std::{sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ use palyra_api::{
 use palyra_gate::LiveOutput;
 use palyra_journal::Subject;
 use palyra_types::{
-    Clock,
+    Clock, Sha256Digest,
     id::{CallId, RunId},
 };
 use serde_json::Value;
@@ -30,6 +30,8 @@ use tokio::{
 
 use crate::{
     app::App,
+    caller::Caller,
+    credential::CredentialKind,
     failure::Failure,
     hub::{Follower, message},
     proposing::{self, Proposing},
@@ -63,14 +65,20 @@ pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Fa
 
 /// A stream of what happens from behind a record on, or from now on.
 #[must_use]
-pub fn follow(app: &Arc<App>, about: About, after: Option<u64>) -> Response {
+pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>) -> Response {
     let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)));
     let live = match about {
         About::All => None,
         About::Run(_) => Some(app.gate.live_output()),
     };
     let telling = Telling { follower, live, pieces: Pieces::of(about), clock: Arc::clone(&app.clock) };
-    pump(app, |app, out| tell(app, telling, out))
+    let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
+    pump(app, move |app, out| async move {
+        tokio::select! {
+            () = tell(Arc::clone(&app), telling, out) => {}
+            () = over(&app, session) => {}
+        }
+    })
 }
 
 /// A stream of one call from its proposal to its end. Whoever hangs up withdraws it.
@@ -104,11 +112,19 @@ pub fn conduct(app: &Arc<App>, proposing: Proposing<'_>) -> Response {
             Ok(call) => serde_json::to_value(call),
             Err(failure) => serde_json::to_value(ErrorBody { error: failure.detail }),
         };
-        let _ = out.send(over(&app, Some(call), data.unwrap_or_default())).await;
+        let _ = out.send(last(&app, Some(call), data.unwrap_or_default())).await;
     })
 }
 
-fn over(app: &App, call: Option<CallId>, data: Value) -> Bytes {
+/// Waits until the session that somebody follows in is over. Other credentials are not.
+async fn over(app: &App, session: Option<Sha256Digest>) {
+    match session {
+        Some(session) => app.console.over(&session).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn last(app: &App, call: Option<CallId>, data: Value) -> Bytes {
     let kind = CALL_OVER.to_owned();
     message(&Event { v: 1, seq: None, time: app.clock.now(), kind, run_id: None, call_id: call, data })
 }

@@ -31,7 +31,7 @@ pub(super) async fn list(
     caller.may(&app, Action::ApprovalList, object(ObjectKind::Daemon)?)?;
     let most = oversight::page(query.limit)?;
     // Read before the questions are, so that events from there on tell of whatever changes after.
-    let seq = app.hub.size();
+    let seq = app.hub.size().saturating_sub(1);
     let mut prompts = app.gate.pending_approvals(query.after, most + 1).await?;
     let more = prompts.len() > most;
     prompts.truncate(most);
@@ -51,7 +51,12 @@ pub(super) async fn show(
     let resource = ObjectId::parse(&id.to_string()).map_err(|error| Failure::internal(error.to_string()))?;
     caller.may(&app, Action::ApprovalList, Resource::Object(ObjectKind::Approval, resource))?;
     let (prompt, answer) = app.gate.approval(id).await?.ok_or(AnswerError::Unknown(id))?;
-    Ok(Reply(question::told(&prompt, answer.as_ref(), app.clock.as_ref())))
+    let mut told = question::told(&prompt, answer.as_ref(), app.clock.as_ref());
+    // An answer does not know that it was used.
+    if let Some(state) = app.store.approval_state(id).await? {
+        told.state = question::state(state);
+    }
+    Ok(Reply(told))
 }
 
 /// Says yes to a question. What was shown is named by its digest.

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use axum::{
     Router,
+    extract::{Request, State},
     http::{HeaderValue, header},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
     routing::get,
 };
 
-use crate::app::App;
+use crate::{app::App, edge::Listener, failure::Failure};
 
 /// The files of the page.
 pub(super) fn router() -> Router<Arc<App>> {
-    FILES
-        .iter()
-        .fold(Router::new(), |router, file| router.route(file.path, get(move || std::future::ready(served(file)))))
+    FILES.iter().fold(Router::new(), |router, file| {
+        router.route(file.path, get(move |state, request| std::future::ready(served(file, state, request))))
+    })
 }
 
 struct File {
@@ -41,7 +42,16 @@ const FILES: &[File] = files! {
     "/visible.js" = SCRIPT, "visible.js";
 };
 
-fn served(file: &'static File) -> Response {
+/// A file, on the local listener and under its own address: what a page keeps under `localhost` would be shared with whoever listens on
+/// another address of that name.
+fn served(file: &'static File, State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.extensions().get::<Listener>() != Some(&Listener::Local) {
+        return Failure::not_found("the console is on the local listener").into_response();
+    }
+    let address = app.local.to_string();
+    if request.headers().get(header::HOST).is_none_or(|host| host.as_bytes() != address.as_bytes()) {
+        return Redirect::temporary(&format!("http://{address}{}", file.path)).into_response();
+    }
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(file.kind)),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),

@@ -70,7 +70,7 @@ pub(super) async fn stream(
 ) -> Result<Response, Failure> {
     visible_run(&app, &caller, id).await?;
     let after = streams::resume(&headers, query.after)?;
-    Ok(streams::follow(&app, About::Run(id), after))
+    Ok(streams::follow(&app, &caller, About::Run(id), after))
 }
 
 /// A run that they may see: their own, or any if they may read the journal.

@@ -1,0 +1,292 @@
+//! Bad input over HTTP: a clear error in the one shape, nothing runs, and others are answered meanwhile.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on ends"
+)]
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use palyra_client::ClientError;
+use palyra_tests::daemon::{DaemonLab, accepted, asked, command, no, yes};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Sends these bytes, and reads the answer: its status and its body.
+async fn say(to: SocketAddr, request: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    // The daemon may answer, and hang up, before everything was sent.
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("an answer");
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let status = text.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default();
+    (status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+struct Raw<'a> {
+    lab: &'a DaemonLab,
+    whose: &'a str,
+}
+
+impl Raw<'_> {
+    fn head(&self, line: &str, more: &str) -> String {
+        let (host, token) = (self.lab.local(), self.lab.token(self.whose));
+        format!("{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{more}\r\n")
+    }
+
+    async fn ask(&self, line: &str, more: &str, body: &str) -> (u16, String) {
+        let length = format!("Content-Length: {}\r\n{more}", body.len());
+        let code = |body: &str| {
+            let told: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("not the one shape: {body}"));
+            assert!(told["error"]["message"].is_string() && told["error"]["request_id"].is_string(), "{body}");
+            told["error"]["code"].as_str().unwrap().to_owned()
+        };
+        let request = format!("{}{body}", self.head(line, &length));
+        let (status, body) = say(self.lab.local(), request.as_bytes()).await;
+        (status, if status < 400 { body } else { code(&body) })
+    }
+
+    async fn propose(&self, body: &str) -> (u16, String) {
+        self.ask("POST /api/v1/calls", "Content-Type: application/json\r\n", body).await
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_makes_no_sense_is_refused_with_what_is_wrong() {
+    let lab = DaemonLab::new();
+    let agent = Raw { lab: &lab, whose: "agent" };
+    let deep = format!("{{\"tool\":\"fs.list\",\"args\":{}1{}}}", "{\"a\":".repeat(100), "}".repeat(100));
+    for (body, expected) in [
+        ("", (400, "bad_json")),
+        ("{", (400, "bad_json")),
+        ("{} {}", (400, "bad_json")),
+        (r#"{"tool":"fs.list","tool":"process.run"}"#, (400, "bad_json")),
+        (r#"{"tool":"fs.list","args":{"path":"a","path":"b"}}"#, (400, "bad_json")),
+        ("{\"tool\":\"fs\\ud800\"}", (400, "bad_json")),
+        (r#"{"tool":"fs.list","args":{"depth":1e400}}"#, (400, "bad_json")),
+        (&deep, (400, "bad_json")),
+        ("[]", (400, "bad_request")),
+        (r#"["fs.list"]"#, (400, "bad_request")),
+        ("{}", (400, "bad_request")),
+        (r#"{"tool":"fs.list","wat":1}"#, (400, "bad_request")),
+        (r#"{"tool":"fs.list","run":"nonsense"}"#, (400, "bad_request")),
+        (r#"{"tool":"fs\u202elist"}"#, (400, "bad_request")),
+        (r#"{"tool":"fs.list","args":{"path":7}}"#, (422, "bad_arguments")),
+        (r#"{"tool":"no.such"}"#, (404, "unknown_tool")),
+        (r#"{"tool":"fs.list","workspace":"elsewhere"}"#, (422, "unknown_workspace")),
+        (r#"{"tool":"fs.list","directory":"/etc"}"#, (403, "not_for_agents")),
+        (r#"{"tool":"fs.list","run":"01J9ZC1KQ8Z3V5T6W7X8Y9ZABC"}"#, (404, "unknown_run")),
+    ] {
+        let (status, code) = agent.propose(body).await;
+        assert_eq!((status, code.as_str()), expected, "{body}");
+    }
+    let (status, code) = agent.ask("POST /api/v1/calls", "Content-Type: text/plain\r\n", "{}").await;
+    assert_eq!((status, code.as_str()), (415, "not_json"));
+    assert_eq!(agent.ask("GET /api/v1/calls/nonsense", "", "").await, (400, "bad_request".to_owned()));
+    assert_eq!(agent.ask("PATCH /api/v1/calls", "", "").await, (405, "method_not_allowed".to_owned()));
+    assert_eq!(agent.ask("OPTIONS /api/v1/calls", "", "").await, (405, "method_not_allowed".to_owned()));
+    assert_eq!(agent.ask("GET /api/v1/nothing", "", "").await, (404, "not_found".to_owned()));
+    let owner = Raw { lab: &lab, whose: "owner" };
+    assert_eq!(owner.ask("GET /api/v1/journal/records?limit=0", "", "").await, (400, "bad_request".to_owned()));
+    assert_eq!(owner.ask("GET /api/v1/journal/records?wat=0", "", "").await, (400, "bad_request".to_owned()));
+    assert_eq!(owner.ask("GET /api/v1/events", "Last-Event-ID: x\r\n", "").await, (400, "bad_request".to_owned()));
+}
+
+#[tokio::test]
+async fn a_directory_that_a_person_works_in_is_not_for_agents_by_its_name_either() {
+    let lab = DaemonLab::new();
+    let secret = tempfile::tempdir().unwrap();
+    let path = secret.path().to_str().unwrap();
+    let owner = Raw { lab: &lab, whose: "owner" };
+    let (status, told) = owner.propose(&format!(r#"{{"tool":"fs.list","directory":"{path}"}}"#)).await;
+    assert_eq!(status, 200, "{told}");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let name = told["proposed"]["workspace"].as_str().unwrap().to_owned();
+    let agent = Raw { lab: &lab, whose: "agent" };
+    let (status, code) = agent.propose(&format!(r#"{{"tool":"fs.list","workspace":"{name}"}}"#)).await;
+    assert_eq!((status, code.as_str()), (422, "unknown_workspace"));
+}
+
+#[tokio::test]
+async fn a_body_of_a_hundred_megabytes_is_refused_at_once_and_takes_no_memory() {
+    let lab = DaemonLab::new();
+    let agent = Raw { lab: &lab, whose: "agent" };
+    let before = resident(&lab);
+    let begun = Instant::now();
+    let head = agent.head("POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 104857600\r\n");
+    let (status, body) = say(lab.local(), head.as_bytes()).await;
+    assert_eq!(status, 413, "{body}");
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    // In pieces whose length nobody announces.
+    let head = agent.head("POST /api/v1/calls", "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n");
+    let piece = format!("10000\r\n{}\r\n", " ".repeat(0x1_0000));
+    let (status, _) = say(lab.local(), (head + &piece.repeat(1_600)).as_bytes()).await;
+    // Whoever goes on sending may find the connection closed before they read the answer.
+    assert!(matches!(status, 413 | 0), "{status}");
+    assert!(resident(&lab) < before + 30_000, "{} kB more", resident(&lab) - before);
+}
+
+#[tokio::test]
+async fn a_request_for_another_host_or_from_another_page_is_refused() {
+    let lab = DaemonLab::new();
+    let (port, token) = (lab.local().port(), lab.token("owner"));
+    let ask = async |host: &str, more: &str| {
+        let request = format!(
+            "GET /api/v1/tools HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{more}\r\n"
+        );
+        say(lab.local(), request.as_bytes()).await.0
+    };
+    assert_eq!(ask(&format!("127.0.0.1:{port}"), "").await, 200);
+    assert_eq!(ask(&format!("localhost:{port}"), "").await, 200);
+    for host in ["127.0.0.1", "127.0.0.1:1", "evil.example", &format!("evil.example:{port}"), ""] {
+        assert_eq!(ask(host, "").await, 400, "{host}");
+    }
+    let own = format!("127.0.0.1:{port}");
+    assert_eq!(ask(&own, &format!("Host: {own}\r\n")).await, 400, "two hosts");
+    assert_eq!(ask(&own, &format!("Origin: http://{own}\r\n")).await, 200);
+    for origin in ["null", "http://127.0.0.1:1", "http://evil.example", &format!("https://{own}")] {
+        assert_eq!(ask(&own, &format!("Origin: {origin}\r\n")).await, 403, "{origin}");
+    }
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(ask(&own, &format!("Sec-Fetch-Site: {site}\r\n")).await, 403, "{site}");
+    }
+    assert_eq!(ask(&own, "Sec-Fetch-Site: same-origin\r\n").await, 200);
+    assert_eq!(ask(&own, "Cookie: session=x\r\n").await, 200, "cookies play no part");
+}
+
+#[tokio::test]
+async fn a_credential_is_taken_from_the_one_header_only() {
+    let lab = DaemonLab::new();
+    let (host, token) = (lab.local(), lab.token("owner"));
+    let ask = async |line: &str, headers: &str| {
+        let request = format!("GET {line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
+        say(host, request.as_bytes()).await.0
+    };
+    let tools = "/api/v1/tools";
+    assert_eq!(ask(tools, &format!("Authorization: Bearer {token}\r\n")).await, 200);
+    assert_eq!(ask(tools, &format!("Authorization: Basic {token}\r\n")).await, 401);
+    assert_eq!(ask(tools, &format!("Authorization: Bearer {token}x\r\n")).await, 401);
+    assert_eq!(ask(tools, &format!("Authorization: {token}\r\n")).await, 401);
+    assert_eq!(ask(tools, &format!("Cookie: Authorization=Bearer {token}\r\n")).await, 401);
+    assert_eq!(ask(&format!("{tools}?token={token}"), "").await, 401);
+    let twice = format!("Authorization: Bearer {token}\r\nAuthorization: Bearer {token}\r\n");
+    assert_eq!(ask(tools, &twice).await, 401);
+}
+
+#[tokio::test]
+async fn slow_senders_hold_nobody_up() {
+    let lab = DaemonLab::new();
+    let agent = Raw { lab: &lab, whose: "agent" };
+    let head = agent.head("POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 100\r\n");
+    let mut slow = Vec::new();
+    for index in 0..200 {
+        let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+        // Half of them never come to the end of their head, the others never to that of their body.
+        let said = if index % 2 == 0 { &head.as_bytes()[..20] } else { head.as_bytes() };
+        stream.write_all(said).await.unwrap();
+        slow.push(stream);
+    }
+    let client = lab.agent();
+    client.tools().await.unwrap();
+    for _ in 0..20 {
+        let begun = Instant::now();
+        client.tools().await.unwrap();
+        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+    }
+    // They are told so, or hung up on, in time.
+    let mut last = slow.pop().unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(15), last.read_to_end(&mut answer)).await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("408"), "{}", String::from_utf8_lossy(&answer));
+    let mut silent = slow.pop().unwrap();
+    answer.clear();
+    let _ = tokio::time::timeout(Duration::from_secs(15), silent.read_to_end(&mut answer)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_answers_to_one_question_one_wins_and_the_others_are_told_so_soon() {
+    let lab = DaemonLab::new();
+    let waiting = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
+    let owner = lab.holder_of("owner");
+    let question = asked(&owner, 1).await.remove(0);
+    let mut answers = Vec::new();
+    for index in 0..40 {
+        let (owner, question) = (lab.holder_of("owner"), question.clone());
+        answers.push(tokio::spawn(async move {
+            match index % 2 {
+                0 => owner.approve(question.id, &yes(&question)).await,
+                _ => owner.deny(question.id, &no(&question, None)).await,
+            }
+        }));
+    }
+    let mut won = 0;
+    for answer in answers {
+        match answer.await.unwrap() {
+            Ok(_) => won += 1,
+            Err(ClientError::Refused { status, error }) => {
+                assert_eq!((status, error.code.as_str()), (409, "too_late"), "{}", error.message);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(won, 1);
+    let begun = Instant::now();
+    owner.call(waiting.id).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(100));
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_than_was_asked_does_not_count() {
+    let lab = DaemonLab::new();
+    lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
+    lab.agent().propose(&accepted(command(["false"])), None).await.unwrap();
+    let owner = lab.owner();
+    let questions = asked(&owner, 2).await;
+    let error = owner.approve(questions[0].id, &yes(&questions[1])).await.unwrap_err();
+    let ClientError::Refused { status, error } = error else { panic!("{error}") };
+    assert_eq!((status, error.code.as_str()), (409, "not_shown"));
+}
+
+#[tokio::test]
+async fn a_key_counts_once_whatever_is_said_again() {
+    use palyra_client::IdempotencyKey;
+    let lab = DaemonLab::new();
+    let (agent, key) = (lab.agent(), IdempotencyKey::parse("k1").unwrap());
+    let call = palyra_tests::daemon::tool("fs.list", serde_json::json!({ "path": "." }));
+    let first = agent.propose(&call, Some(&key)).await.unwrap();
+    let again = agent.propose(&call, Some(&key)).await.unwrap();
+    assert_eq!((first.id, &first.receipt), (again.id, &again.receipt));
+    let other = palyra_tests::daemon::tool("fs.list", serde_json::json!({ "path": ".", "depth": 2 }));
+    let ClientError::Refused { status, error } = agent.propose(&other, Some(&key)).await.unwrap_err() else { panic!() };
+    assert_eq!((status, error.code.as_str(), error.call), (422, "key_reused", Some(first.id)));
+    // Somebody else's keys are their own.
+    assert_ne!(lab.owner().propose(&call, Some(&key)).await.unwrap().id, first.id);
+    // A refusal is told again as it was.
+    let key = IdempotencyKey::parse("k2").unwrap();
+    let state = lab.home().join("config.toml");
+    let denied = command(["cat", state.to_str().unwrap()]);
+    let refuse = async || match agent.propose(&denied, Some(&key)).await.unwrap_err() {
+        ClientError::Refused { status, error } => (status, error.code.clone(), error.call),
+        other => panic!("{other}"),
+    };
+    let told = refuse().await;
+    assert_eq!(told, refuse().await);
+    assert_eq!(told.0, 403);
+}
+
+/// How much memory the daemon has, in kB.
+fn resident(lab: &DaemonLab) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", lab.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
