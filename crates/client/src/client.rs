@@ -96,14 +96,23 @@ impl Client {
         }
     }
 
-    /// Asks for a stream of events. Silence for longer than the patience that is given, if one is, ends it.
-    pub(crate) async fn listen(
+    /// Asks for a stream of events, and takes a whole answer as well.
+    pub(crate) async fn listen_or_read<T: DeserializeOwned>(
         &self,
         request: Ask<'_>,
-        patience: Option<Duration>,
-    ) -> Result<EventStream, ClientError> {
+    ) -> Result<Result<EventStream, T>, ClientError> {
+        let (response, connection) = self.send(request).await?;
+        if response.status().is_success() && is_of(&response, "text/event-stream") {
+            return Ok(Ok(EventStream::new(response.into_body(), Arc::clone(&self.connections), None)));
+        }
+        let (status, body) = self.finish(response, connection).await?;
+        if status.is_success() { read(&body).map(Err) } else { Err(refusal(status, &body)) }
+    }
+
+    /// Asks for a stream of events. Silence for longer than the patience that is given ends it.
+    pub(crate) async fn listen(&self, request: Ask<'_>, patience: Duration) -> Result<EventStream, ClientError> {
         let response = self.open(request, "text/event-stream").await?;
-        Ok(EventStream::new(response.into_body(), Arc::clone(&self.connections), patience))
+        Ok(EventStream::new(response.into_body(), Arc::clone(&self.connections), Some(patience)))
     }
 
     /// Asks for something large, and writes it down as it comes. Returns how many bytes came.
@@ -135,11 +144,10 @@ impl Client {
             let (status, body) = self.within(self.finish(response, connection)).await?;
             return Err(refusal(status, &body));
         }
-        let given = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if given.is_some_and(|given| given.starts_with(kind)) {
+        if is_of(&response, kind) {
             return Ok(response);
         }
-        Err(ClientError::Protocol(format!("it answered {status} with {}", given.unwrap_or("no content type"))))
+        Err(ClientError::Protocol(format!("it answered {status} with something else than {kind}")))
     }
 
     async fn send(&self, request: Ask<'_>) -> Result<(Response<Incoming>, InUse), ClientError> {
@@ -246,6 +254,12 @@ impl<'a> Ask<'a> {
     pub(crate) fn wait(self, wait: Wait) -> Self {
         Self { wait, ..self }
     }
+}
+
+/// Whether an answer is of a kind, such as `text/event-stream`.
+fn is_of(response: &Response<Incoming>, kind: &str) -> bool {
+    let given = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    given.is_some_and(|given| given.starts_with(kind))
 }
 
 /// An answer as the wire types say.

@@ -27,6 +27,7 @@ pub use bearer::{Bearer, BearerError, IdempotencyKey, KeyError};
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
+pub use routes::Proposed;
 pub use stream::EventStream;
 pub use told::{Told, Which};
 pub use transport::CertificateError;

@@ -28,6 +28,15 @@ use crate::{
 /// How long a stream may be silent. The daemon says something every 15 seconds, so a connection is dead by then.
 const SILENCE: Duration = Duration::from_secs(50);
 
+/// A call that was proposed to be followed.
+#[derive(Debug)]
+pub enum Proposed {
+    /// A new call, and its events.
+    New(EventStream),
+    /// What came of the call that was proposed with the same key before.
+    Known(Box<Call>),
+}
+
 /// # Errors
 /// Every method fails when the daemon cannot be asked, refuses, or answers something else than the wire types say.
 impl Client {
@@ -81,17 +90,16 @@ impl Client {
         self.ask(Ask::post("/api/v1/calls").json(call)?.key(key).wait(wait)).await
     }
 
-    /// Proposes a call and follows it. The last event is `call.over`.
+    /// Proposes a call and follows it. The last event is `call.over`. A call that its key shows to be known is not followed again.
     ///
     /// # Errors
     /// See above. A call that is refused once it is under way says so by its last event.
-    pub async fn propose_stream(
-        &self,
-        call: &NewCall,
-        key: Option<&IdempotencyKey>,
-    ) -> Result<EventStream, ClientError> {
+    pub async fn propose_stream(&self, call: &NewCall, key: Option<&IdempotencyKey>) -> Result<Proposed, ClientError> {
         let ask = Ask::post("/api/v1/calls").json(call)?.key(key).accept("text/event-stream").wait(Wait::Long);
-        self.listen(ask, None).await
+        Ok(match self.listen_or_read(ask).await? {
+            Ok(events) => Proposed::New(events),
+            Err(call) => Proposed::Known(Box::new(call)),
+        })
     }
 
     /// Calls that are under way, or were refused last.
@@ -148,7 +156,7 @@ impl Client {
     /// See above.
     pub async fn run_stream(&self, id: RunId, after: Option<u64>) -> Result<EventStream, ClientError> {
         let path = with_query(&format!("/api/v1/runs/{id}/stream"), &EventQuery { after });
-        self.listen(Ask::get(path).accept("text/event-stream"), Some(SILENCE)).await
+        self.listen(Ask::get(path).accept("text/event-stream"), SILENCE).await
     }
 
     /// Everything that is journalled, from behind a record or from now on.
@@ -157,7 +165,7 @@ impl Client {
     /// See above.
     pub async fn events(&self, after: Option<u64>) -> Result<EventStream, ClientError> {
         let path = with_query("/api/v1/events", &EventQuery { after });
-        self.listen(Ask::get(path).accept("text/event-stream"), Some(SILENCE)).await
+        self.listen(Ask::get(path).accept("text/event-stream"), SILENCE).await
     }
 
     /// Questions that nobody has answered yet.
