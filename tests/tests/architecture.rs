@@ -56,7 +56,18 @@ const REACH: &[(&str, Reach)] = &[
             "palyra-types",
         ]),
     ),
-    ("palyra-cli", Reach::Only(&["palyra-client", "palyra-api", "palyra-daemon", "palyra-policy", "palyra-types"])),
+    (
+        "palyra-cli",
+        // Whoever verifies a journal need not trust the daemon that wrote it, so the command line reads it itself.
+        Reach::Only(&[
+            "palyra-client",
+            "palyra-api",
+            "palyra-daemon",
+            "palyra-journal",
+            "palyra-policy",
+            "palyra-types",
+        ]),
+    ),
     ("palyra-tests", Reach::Anything),
     ("palyra-benches", Reach::Anything),
 ];

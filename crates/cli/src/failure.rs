@@ -1,7 +1,11 @@
 //! Why a command failed, in the three lines that people see: what, why, what next.
 
+use std::borrow::Cow;
+
+use palyra_api::ErrorDetail;
+use palyra_client::ClientError;
 use palyra_policy::{DataError, DocumentError, Finding, LoadError, suite::SuiteError};
-use palyra_types::visible::visible_block;
+use palyra_types::{id::CallId, visible::visible_block};
 
 use crate::exit::Exit;
 
@@ -11,7 +15,7 @@ pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
     /// A word for programs.
-    pub(crate) code: &'static str,
+    pub(crate) code: Cow<'static, str>,
     /// What happened.
     pub(crate) what: String,
     /// Why.
@@ -20,6 +24,8 @@ pub(crate) struct Failure {
     pub(crate) help: String,
     /// The places in policy files it is about, if any.
     pub(crate) findings: Vec<Finding>,
+    /// The call that was refused, if it is journalled.
+    pub(crate) call: Option<CallId>,
 }
 
 impl Failure {
@@ -34,12 +40,65 @@ impl Failure {
         let shown = |text: String| visible_block(&text);
         Self {
             exit,
-            code,
+            code: code.into(),
             what: shown(what.into()),
             cause: shown(cause.into()),
             help: shown(help.into()),
             findings: Vec::new(),
+            call: None,
         }
+    }
+
+    /// What the daemon refused.
+    pub(crate) fn refused(error: &ErrorDetail) -> Self {
+        let exit = Exit::of_refusal(&error.code);
+        let what = match exit {
+            Exit::Denied => "policy denies it",
+            Exit::Rejected => "a person said no",
+            Exit::Expired => "nobody answered in time",
+            _ => "the daemon refuses",
+        };
+        let help = match (error.call, &error.help) {
+            (Some(call), _) if exit == Exit::Denied => {
+                format!("why, and what would change it: `palyra explain {call}`")
+            }
+            (_, help) => help.clone().unwrap_or_default(),
+        };
+        let failure = Self::new(exit, "refused", what, &error.message, help);
+        Self { code: error.code.clone().into(), call: error.call, ..failure }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let (exit, code, what, help) = match &error {
+            ClientError::Refused { error, .. } => return Self::refused(error),
+            ClientError::Unreachable { .. } => {
+                (Exit::Unreachable, "unreachable", "no daemon answers", "start it: `palyra up`")
+            }
+            ClientError::Stranger { .. } => (
+                Exit::Unreachable,
+                "stranger",
+                "nothing was sent to whoever listens there",
+                "stop that program, or start the daemon of this state directory anew: `palyra up`",
+            ),
+            ClientError::Slow { .. } => {
+                (Exit::Unreachable, "slow", "the daemon does not answer", "look at the daemon's log")
+            }
+            ClientError::Lost { .. } => {
+                (Exit::Unreachable, "lost", "the daemon went away", "look at the daemon's log, then try again")
+            }
+            ClientError::Protocol(_) => (
+                Exit::Unreachable,
+                "protocol",
+                "the answer cannot be understood",
+                "check that the daemon and this program have the same version: `palyra status`",
+            ),
+            ClientError::Output(_) => {
+                (Exit::Failure, "unwritable", "the output cannot be written", "check the disk, or write elsewhere")
+            }
+        };
+        Self::new(exit, code, what, error.to_string(), help)
     }
 }
 

@@ -1,7 +1,10 @@
 //! How failures, findings and explanations look to people.
 
-use palyra_api::{ErrorBody, ErrorDetail};
-use palyra_policy::{Cause, Explanation, Finding, PolicyInfo, Verdict};
+use palyra_api::{
+    ErrorBody, ErrorDetail,
+    policy::{Explanation, NearMiss, Reason},
+};
+use palyra_policy::Finding;
 use palyra_types::visible::{visible, visible_block};
 use serde::Serialize;
 
@@ -22,11 +25,11 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
         }
         let body = ErrorBody {
             error: ErrorDetail {
-                code: failure.code.to_owned(),
+                code: failure.code.clone().into_owned(),
                 message: format!("{}: {}", failure.what, failure.cause),
                 help: Some(failure.help.clone()),
                 request_id: None,
-                call: None,
+                call: failure.call,
             },
         };
         terminal.document("error", Form { body, findings: &failure.findings });
@@ -41,10 +44,15 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
         terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
         return;
     }
-    terminal.talk(format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
-    terminal.talk(format!("{} {}", terminal.paint_err(BOLD, "cause:"), failure.cause));
+    failure_to(failure, &mut |line| terminal.talk(line), terminal);
+}
+
+/// The three lines of a failure, wherever they go.
+pub(crate) fn failure_to(failure: &Failure, show: &mut dyn FnMut(&str), terminal: &Terminal) {
+    show(&format!("{} {}", terminal.paint_err(BAD, "error:"), failure.what));
+    show(&format!("{} {}", terminal.paint_err(BOLD, "cause:"), failure.cause));
     if !failure.help.is_empty() {
-        terminal.talk(format!("{}  {}", terminal.paint_err(BOLD, "help:"), failure.help));
+        show(&format!("{}  {}", terminal.paint_err(BOLD, "help:"), failure.help));
     }
 }
 
@@ -79,49 +87,28 @@ pub(crate) fn finding(finding: &Finding, severity: &str, terminal: &Terminal) {
 
 /// An explanation of one decision.
 pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
-    let decision = &explanation.decision;
-    let request = &explanation.request;
     terminal.out(format!(
         "{}  {} {} {}",
-        terminal.verdict(decision.verdict),
-        request.principal,
-        terminal.paint(BOLD, request.action.as_str()),
-        visible(&request.resource.to_string())
+        terminal.verdict_word(&explanation.verdict),
+        visible(&explanation.principal),
+        terminal.paint(BOLD, &visible(&explanation.action)),
+        visible(&explanation.resource)
     ));
-    match &decision.cause {
-        Cause::Permitted { by } => policies("permitted by", by, terminal),
-        Cause::NeedsApproval { by, held_by } => {
-            policies("held back by", held_by, terminal);
-            policies("permitted once approved by", by, terminal);
-        }
-        Cause::Forbidden { by } => policies("forbidden by", by, terminal),
-        Cause::Contradictory { by } => policies("an approval would take it away", by, terminal),
-        Cause::Failed { failures } => {
-            for failure in failures {
-                policies("could not be evaluated, so it denies", std::slice::from_ref(&failure.policy), terminal);
-                terminal.out(format!("      {}", visible(&failure.message)));
-            }
-        }
-        Cause::NotPermitted => terminal.out("    no policy permits it"),
-        Cause::Malformed { error } => terminal.out(format!("    {}", visible(&error.to_string()))),
+    for reason in &explanation.reasons {
+        self::reason(reason, terminal);
     }
     if !explanation.near_misses.is_empty() {
         terminal.out("    came close:");
         for miss in &explanation.near_misses {
-            terminal.out(format!("      {} {}", miss.policy.id, place(&miss.policy, terminal)));
-            terminal.out(format!("        requires  {}", miss.required));
-            terminal.out(format!("        but       {}", miss.actual));
-            if let Some(hint) = &miss.hint {
-                terminal.out(format!("        so        {hint}"));
-            }
+            near_miss(miss, terminal);
         }
     }
     for change in &explanation.change {
         terminal.out(format!("    who can change that: {}", visible(change)));
     }
     if let Some(rule) = &explanation.suggestion {
-        terminal.out(match decision.verdict {
-            Verdict::Ask => "    a rule that stops the asking, for exactly this:",
+        terminal.out(match explanation.verdict.as_str() {
+            "ask" => "    a rule that stops the asking, for exactly this:",
             _ => "    the smallest rule that would permit exactly this:",
         });
         for line in visible_block(rule).lines() {
@@ -130,17 +117,27 @@ pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
     }
 }
 
-fn policies(title: &str, policies: &[std::sync::Arc<PolicyInfo>], terminal: &Terminal) {
-    for policy in policies {
-        terminal.out(format!("    {title} {} {}", terminal.paint(BOLD, policy.id.as_str()), place(policy, terminal)));
-        if let Some(why) = &policy.why {
-            terminal.out(format!("      because {}", visible(why)));
-        }
+fn reason(reason: &Reason, terminal: &Terminal) {
+    let policy = reason.policy.as_deref().map(|policy| format!(" {}", terminal.paint(BOLD, &visible(policy))));
+    let place = reason.location.as_deref().map(|location| format!(" {}", place(location, terminal)));
+    let title = visible(&reason.title);
+    terminal.out(format!("    {title}{}{}", policy.unwrap_or_default(), place.unwrap_or_default()));
+    if let Some(why) = &reason.why {
+        terminal.out(format!("      because {}", visible(why)));
     }
 }
 
-fn place(policy: &PolicyInfo, terminal: &Terminal) -> String {
-    terminal.paint(DIM, &format!("({})", policy.location))
+fn near_miss(miss: &NearMiss, terminal: &Terminal) {
+    terminal.out(format!("      {} {}", visible(&miss.policy), place(&miss.location, terminal)));
+    terminal.out(format!("        requires  {}", visible(&miss.required)));
+    terminal.out(format!("        but       {}", visible(&miss.actual)));
+    if let Some(hint) = &miss.hint {
+        terminal.out(format!("        so        {}", visible(hint)));
+    }
+}
+
+fn place(location: &str, terminal: &Terminal) -> String {
+    terminal.paint(DIM, &format!("({})", visible(location)))
 }
 
 /// Longest line of source that is shown whole.

@@ -9,7 +9,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use palyra_api::Document;
 use palyra_policy::Verdict;
-use palyra_types::visible::is_hidden;
+use palyra_types::visible::{is_hidden, visible};
 use serde::Serialize;
 
 /// The streams of this process.
@@ -65,6 +65,14 @@ impl Terminal {
         }
     }
 
+    /// Prints a document on one line, for streams of them.
+    pub(crate) fn line<T: Serialize>(&self, kind: &str, data: T) {
+        match serde_json::to_string(&Document::new(kind, data)) {
+            Ok(text) => self.out(escape_hidden(&text)),
+            Err(error) => self.talk(format!("error: the document cannot be written: {error}")),
+        }
+    }
+
     /// Text on stdout in a style.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         paint(self.colour_out, style, text)
@@ -77,12 +85,17 @@ impl Terminal {
 
     /// A verdict with its glyph, its word and its colour.
     pub(crate) fn verdict(&self, verdict: Verdict) -> String {
+        self.verdict_word(&verdict.to_string())
+    }
+
+    /// The same for a verdict that came over the wire. One that is unknown counts as a denial, and says its word.
+    pub(crate) fn verdict_word(&self, verdict: &str) -> String {
         let (glyph, style) = match verdict {
-            Verdict::Allow => ("✔", GOOD),
-            Verdict::Ask => ("?", WAIT),
-            Verdict::Deny => ("✖", BAD),
+            "allow" => ("✔", GOOD),
+            "ask" => ("?", WAIT),
+            _ => ("✖", BAD),
         };
-        self.paint(style, &format!("{glyph} {verdict:<5}"))
+        self.paint(style, &format!("{glyph} {:<5}", visible(verdict)))
     }
 }
 

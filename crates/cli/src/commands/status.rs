@@ -2,43 +2,36 @@
 
 use clap::Args;
 use palyra_api::DEFAULT_LOCAL_URL;
-use palyra_client::{Client, ClientError, Endpoint};
+use palyra_client::{Client, Endpoint};
 
-use crate::{Outcome, exit::Exit, failure::Failure, terminal::Terminal};
+use crate::{
+    Outcome,
+    connection::{Connection, block_on},
+    exit::Exit,
+    failure::Failure,
+    terminal::Terminal,
+};
 
 #[derive(Args)]
 pub(crate) struct StatusArgs {
-    /// Where the daemon listens.
-    #[arg(long, env = "PALYRA_URL", default_value = DEFAULT_LOCAL_URL)]
-    url: String,
+    /// Where the daemon listens. Without it, where the state directory says.
+    #[arg(long, env = "PALYRA_URL")]
+    url: Option<String>,
 }
 
 pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
-    let endpoint = Endpoint::parse(&args.url).map_err(|error| {
-        Failure::new(
-            Exit::Usage,
-            "url_invalid",
-            "the address cannot be used",
-            error.to_string(),
-            "check PALYRA_URL and --url",
-        )
-    })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(
-            Exit::Failure,
-            "runtime",
-            "the program cannot start",
-            error.to_string(),
-            "check the limits of this shell",
-        )
-    })?;
-    let health = runtime.block_on(Client::local(endpoint).health()).map_err(|error| {
-        let help = match &error {
-            ClientError::Unreachable { .. } => "start a daemon first; `palyra policy` and `palyra tour` need none",
-            ClientError::Slow { .. } | ClientError::Lost { .. } => "look at the daemon's log",
-            _ => "check PALYRA_URL and --url",
+    let endpoint = match &args.url {
+        Some(url) => parse(url)?,
+        // Whether anything is installed is another question; a daemon may be there.
+        None => Connection::find().and_then(|connection| connection.local()).or_else(|_| parse(DEFAULT_LOCAL_URL))?,
+    };
+    let health = block_on(async { Ok(Client::local(endpoint).health().await?) }).map_err(|failure| {
+        let help = match failure.code.as_ref() {
+            "unreachable" => "start it: `palyra up`; `palyra policy` and `palyra tour` need no daemon".to_owned(),
+            "slow" | "lost" => failure.help.clone(),
+            _ => "check PALYRA_URL and --url".to_owned(),
         };
-        Failure::new(Exit::Unreachable, "unreachable", "no status", error.to_string(), help)
+        Failure { exit: Exit::Unreachable, what: "no status".to_owned(), help, ..failure }
     })?;
     if terminal.json {
         terminal.document("status", &health);
@@ -46,4 +39,11 @@ pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
         terminal.out(format!("{} {} at {endpoint}", health.status, health.version));
     }
     Ok(Exit::Ok)
+}
+
+fn parse(url: &str) -> Result<Endpoint, Failure> {
+    Endpoint::parse(url).map_err(|error| {
+        let help = "check PALYRA_URL and --url";
+        Failure::new(Exit::Usage, "url_invalid", "the address cannot be used", error.to_string(), help)
+    })
 }

@@ -1,5 +1,6 @@
 //! `palyra tour`: real decisions by the real engine, with their explanations, ending with a rule that changes one.
 
+use palyra_daemon::explanation::told;
 use palyra_policy::{Explanation, Preset, RequestDocument, Snapshot, SourceFile, builtin_tools};
 use palyra_types::{Clock, clock::SystemClock};
 use serde::Serialize;
@@ -98,6 +99,6 @@ fn tell(terminal: &Terminal, says: &str, parts: &[Explanation]) {
     terminal.out("");
     terminal.out(terminal.paint(BOLD, says));
     for part in parts {
-        report::explanation(part, terminal);
+        report::explanation(&told(part), terminal);
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use palyra_daemon::explanation::told;
 use palyra_policy::{
     Explanation, RequestDocument, Verdict, builtin_tools, compare::describe, directory::read_text,
     problem::MAX_FILE_SIZE,
@@ -123,7 +124,7 @@ pub(crate) fn run(args: &ExplainArgs, terminal: &Terminal) -> Outcome {
             terminal.out(format!("{}  the call as a whole, the strictest of:", terminal.verdict(verdict)));
         }
         for part in &parts {
-            report::explanation(part, terminal);
+            report::explanation(&told(part), terminal);
         }
     }
     Ok(if verdict == Verdict::Deny { Exit::Denied } else { Exit::Ok })

@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod explain;
 mod fmt;
+mod replay;
 mod simulate;
 mod test;
 
@@ -23,6 +24,8 @@ pub(crate) enum PolicyCommand {
     Simulate(simulate::SimulateArgs),
     /// Compare two policy sets over a corpus of requests, newly allowed first.
     Diff(diff::DiffArgs),
+    /// Try candidate policies on what a daemon has decided before, newly allowed first. Needs a daemon.
+    Replay(replay::ReplayArgs),
     /// Format policy files in place.
     Fmt(fmt::FmtArgs),
 }
@@ -34,6 +37,7 @@ pub(crate) fn run(command: PolicyCommand, terminal: &Terminal) -> Outcome {
         PolicyCommand::Explain(args) => explain::run(&args, terminal),
         PolicyCommand::Simulate(args) => simulate::run(&args, terminal),
         PolicyCommand::Diff(args) => diff::run(&args, terminal),
+        PolicyCommand::Replay(args) => replay::run(&args, terminal),
         PolicyCommand::Fmt(args) => fmt::run(&args, terminal),
     }
 }

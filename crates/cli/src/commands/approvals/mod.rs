@@ -1,0 +1,105 @@
+//! `palyra approvals …`: the questions that wait for a person.
+
+mod answer;
+mod list;
+mod watch;
+
+use clap::Subcommand;
+use palyra_api::approval::{Approval, ApprovalQuery};
+use palyra_client::Client;
+use palyra_types::id::ApprovalId;
+
+use crate::{
+    Outcome,
+    connection::{block_on, owner},
+    exit::Exit,
+    failure::Failure,
+    question,
+    terminal::Terminal,
+};
+
+#[derive(Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the questions that wait for an answer.
+    List,
+    /// Show a question, whole.
+    Show {
+        /// The question: its id, or the beginning or the end of it.
+        id: String,
+    },
+    /// Say yes to a question.
+    Approve(answer::ApproveArgs),
+    /// Say no to a question.
+    Deny(answer::DenyArgs),
+    /// Follow questions as they come, and answer them at the terminal.
+    Watch,
+}
+
+pub(crate) fn run(command: ApprovalsCommand, terminal: &Terminal) -> Outcome {
+    let client = owner()?;
+    block_on(async {
+        match command {
+            ApprovalsCommand::List => list::run(&client, terminal).await,
+            ApprovalsCommand::Show { id } => show(&client, &id, terminal).await,
+            ApprovalsCommand::Approve(args) => answer::approve(&client, &args, terminal).await,
+            ApprovalsCommand::Deny(args) => answer::deny(&client, &args, terminal).await,
+            ApprovalsCommand::Watch => watch::run(&client, terminal).await,
+        }
+    })
+}
+
+async fn show(client: &Client, id: &str, terminal: &Terminal) -> Outcome {
+    let approval = find(client, id).await?;
+    if terminal.json {
+        terminal.document("approval", &approval);
+    } else {
+        question::out(&approval, terminal);
+        if let Some(answer) = &approval.answer {
+            terminal.out(format!("  {}", question::answered(answer, &|style, text| terminal.paint(style, text))));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Every pending question, oldest first, and how many records the journal had before they were read.
+async fn pending(client: &Client) -> Result<(u64, Vec<Approval>), Failure> {
+    let mut page = client.approvals(&ApprovalQuery::default()).await?;
+    let seq = page.seq;
+    let mut all = std::mem::take(&mut page.approvals);
+    while let Some(last) = all.last().filter(|_| page.more).map(|approval| approval.id) {
+        page = client.approvals(&ApprovalQuery { after: Some(last), limit: None }).await?;
+        if page.approvals.is_empty() {
+            break;
+        }
+        all.append(&mut page.approvals);
+    }
+    Ok((seq, all))
+}
+
+/// The question that is meant: by its whole id, or by the beginning or the end of the id of one that is pending.
+async fn find(client: &Client, text: &str) -> Result<Approval, Failure> {
+    let text = text.trim().to_ascii_uppercase();
+    if let Ok(id) = ApprovalId::parse(&text) {
+        return Ok(client.approval(id).await?);
+    }
+    let refused = |cause: String| {
+        let help = "`palyra approvals list` shows what waits; the whole id always works";
+        Failure::new(Exit::Failure, "unknown_approval", "no such question", cause, help)
+    };
+    if text.len() < SHORTEST {
+        return Err(refused(format!("`{text}` is too short; give at least {SHORTEST} characters")));
+    }
+    let mut found = pending(client).await?.1;
+    found.retain(|approval| {
+        let id = approval.id.to_string();
+        id.starts_with(&text) || id.ends_with(&text)
+    });
+    match found.len() {
+        0 => Err(refused(format!("no pending question has an id that begins or ends with `{text}`"))),
+        1 => found.pop().ok_or_else(|| refused("it is gone".to_owned())),
+        count => Err(refused(format!("{count} pending questions have an id that begins or ends with `{text}`"))),
+    }
+}
+
+/// The shortest part of an id that is taken for it.
+const SHORTEST: usize = 4;

@@ -1,0 +1,111 @@
+//! `palyra call`: proposes a call and prints what came of it, whole.
+
+use clap::Args;
+use palyra_api::call::NewCall;
+use palyra_client::{IdempotencyKey, Which};
+use palyra_types::{ToolName, WorkspaceName, id::RunId};
+use serde_json::{Map, Value};
+
+use crate::{
+    Outcome,
+    connection::{Connection, block_on},
+    exit::Exit,
+    failure::Failure,
+    follow::{Answering, Follow, Followed},
+    outcome,
+    terminal::Terminal,
+};
+
+#[derive(Args)]
+pub(crate) struct CallArgs {
+    /// The tool, such as fs.list. `palyra tools` lists them.
+    tool: ToolName,
+    /// Its arguments, as a JSON object.
+    #[arg(long, value_name = "JSON", conflicts_with = "fields")]
+    args: Option<String>,
+    /// One argument: `key=text`, or `key:=JSON` for anything that is no text. Can be given again.
+    #[arg(long = "arg", value_name = "KEY=VALUE")]
+    fields: Vec<String>,
+    /// The configured workspace to work in.
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<WorkspaceName>,
+    /// The run it belongs to.
+    #[arg(long, value_name = "ID")]
+    run: Option<RunId>,
+    /// Do not wait: the call goes on without its caller, through restarts.
+    #[arg(long)]
+    accept: bool,
+    /// Propose it with the agents' credential, over the listener that agents use.
+    #[arg(long)]
+    as_agent: bool,
+    /// Makes a call that is proposed again with the same key the same call.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+pub(crate) fn run(args: &CallArgs, terminal: &Terminal) -> Outcome {
+    let call = NewCall {
+        workspace: args.workspace.clone(),
+        run: args.run,
+        wait: !args.accept,
+        ..NewCall::new(args.tool.clone(), args.arguments()?)
+    };
+    let connection = Connection::find()?;
+    let owner = connection.owner()?;
+    let proposer = if args.as_agent { connection.agent()? } else { owner.clone() };
+    let key = args.idempotency_key.as_ref();
+    block_on(async {
+        let came = if args.accept {
+            Followed::Over(Box::new(proposer.propose(&call, key).await?))
+        } else {
+            let follow = Follow::propose(&proposer, &owner, (&call, key), Answering::Person, terminal).await?;
+            // What it printed is in what it came to.
+            follow.finish(&mut |_: Which, _, _: &[u8]| Ok(())).await?
+        };
+        match came {
+            Followed::Over(call) => {
+                if terminal.json {
+                    terminal.document("call", &call);
+                } else {
+                    outcome::call(&call, terminal);
+                }
+                Ok(outcome::exit(&call))
+            }
+            Followed::Refused(error) => Err(Failure::refused(&error)),
+            Followed::Interrupted | Followed::Unread => {
+                terminal.talk("withdrawn");
+                Ok(Exit::Interrupted)
+            }
+        }
+    })
+}
+
+impl CallArgs {
+    fn arguments(&self) -> Result<Map<String, Value>, Failure> {
+        let help = "for example --arg path=src, --arg depth:=2, or --args '{\"path\": \"src\"}'";
+        let refused =
+            |cause: String| Failure::new(Exit::Usage, "arguments_invalid", "the arguments cannot be read", cause, help);
+        if let Some(text) = &self.args {
+            return match serde_json::from_str(text) {
+                Ok(Value::Object(fields)) => Ok(fields),
+                Ok(_) => Err(refused("--args is no JSON object".to_owned())),
+                Err(error) => Err(refused(format!("--args: {error}"))),
+            };
+        }
+        let mut fields = Map::new();
+        for field in &self.fields {
+            let (name, value) = field.split_once('=').ok_or_else(|| refused(format!("`{field}` has no `=`")))?;
+            let (name, value) = match name.strip_suffix(':') {
+                Some(name) => {
+                    let value = serde_json::from_str(value).map_err(|error| refused(format!("`{name}`: {error}")))?;
+                    (name, value)
+                }
+                None => (name, Value::String(value.to_owned())),
+            };
+            if fields.insert(name.to_owned(), value).is_some() {
+                return Err(refused(format!("`{name}` is given twice")));
+            }
+        }
+        Ok(fields)
+    }
+}

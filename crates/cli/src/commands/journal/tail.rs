@@ -1,0 +1,139 @@
+//! `palyra journal tail`: the last records, and those to come.
+
+use std::time::Duration;
+
+use clap::Args;
+use palyra_api::{
+    Event,
+    journal::{Record, RecordQuery},
+};
+use palyra_client::Client;
+use palyra_types::{Timestamp, visible::visible};
+use serde_json::Value;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
+};
+
+use crate::{
+    Outcome,
+    connection::{block_on, owner},
+    exit::Exit,
+    failure::Failure,
+    terminal::{BOLD, DIM, Terminal},
+};
+
+#[derive(Args)]
+pub(crate) struct TailArgs {
+    /// How many.
+    #[arg(short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: u32,
+    /// Go on with what happens next, until it is interrupted.
+    #[arg(long, short)]
+    follow: bool,
+}
+
+pub(super) fn run(args: &TailArgs, terminal: &Terminal) -> Outcome {
+    let client = owner()?;
+    block_on(async {
+        let records = client.records(&RecordQuery { from: None, limit: Some(args.count) }).await?;
+        if terminal.json && !args.follow {
+            terminal.document("journal.records", &records);
+            return Ok(Exit::Ok);
+        }
+        for record in &records.records {
+            if terminal.json {
+                terminal.line("journal.record", record);
+            } else {
+                show(record, terminal);
+            }
+        }
+        if args.follow { follow(&client, records.size.checked_sub(1), terminal).await } else { Ok(Exit::Ok) }
+    })
+}
+
+async fn follow(client: &Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
+        Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
+    })?;
+    loop {
+        match events(client, &mut last, &mut interrupt, terminal).await {
+            Ok(()) => return Ok(Exit::Ok),
+            Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
+            Err(failure) => terminal.talk(format!("{}; trying again", failure.cause)),
+        }
+        tokio::select! {
+            () = sleep(Duration::from_secs(1)) => {}
+            _ = interrupt.recv() => return Ok(Exit::Ok),
+        }
+    }
+}
+
+async fn events(
+    client: &Client,
+    last: &mut Option<u64>,
+    interrupt: &mut Signal,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let mut stream = client.events(*last).await?;
+    loop {
+        let event = tokio::select! {
+            event = stream.next() => event?,
+            _ = interrupt.recv() => return Ok(()),
+        };
+        let Some(event) = event else {
+            return Err(Failure::new(
+                Exit::Unreachable,
+                "lost",
+                "lost",
+                "the daemon went away",
+                "start it: `palyra up`",
+            ));
+        };
+        *last = stream.last_id().or(*last);
+        if event.seq.is_none() {
+            continue;
+        }
+        if terminal.json {
+            terminal.line("event", &event);
+        } else {
+            happened(&event, terminal);
+        }
+    }
+}
+
+fn show(record: &Record, terminal: &Terminal) {
+    let header: Value = serde_json::from_str(&record.record).unwrap_or_default();
+    let subject = |key: &str| header.get(key).and_then(Value::as_str);
+    let about = subject("call").map(|id| format!("call {id}")).or_else(|| subject("run").map(|id| format!("run {id}")));
+    let body = record.body.as_ref().map_or_else(|| "(erased)".to_owned(), gist);
+    line(record.seq, record.time, &record.kind, (about.as_deref(), &body), terminal);
+}
+
+fn happened(event: &Event, terminal: &Terminal) {
+    let about = event.call_id.map(|id| format!("call {id}")).or_else(|| event.run_id.map(|id| format!("run {id}")));
+    let body = if event.data.is_null() { "(erased)".to_owned() } else { gist(&event.data) };
+    line(event.seq.unwrap_or_default(), event.time, &event.kind, (about.as_deref(), &body), terminal);
+}
+
+fn line(seq: u64, time: Timestamp, kind: &str, (about, gist): (Option<&str>, &str), terminal: &Terminal) {
+    let about = about.map(visible).unwrap_or_default();
+    terminal.out(format!(
+        "{seq:>6}  {}  {}  {about}  {gist}",
+        terminal.paint(DIM, &time.to_string()),
+        terminal.paint(BOLD, &format!("{:<18}", visible(kind)))
+    ));
+}
+
+/// A few words of what a record says; `palyra journal show` shows all of it.
+fn gist(body: &Value) -> String {
+    let words = ["tool", "verdict", "state", "ending", "by", "code", "origin"];
+    let find = |key: &str| {
+        let nested = ["proposal", "decision", "answer", "attestation", "prompt"];
+        body.get(key)
+            .or_else(|| nested.iter().find_map(|part| body.get(part)?.get(key)))
+            .and_then(Value::as_str)
+            .map(|text| format!("{key} {}", visible(text)))
+    };
+    words.iter().filter_map(|key| find(key)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,54 @@
+//! `palyra paths`: what is where in the state directory. Needs no daemon.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    connection::home,
+    exit::Exit,
+    terminal::{DIM, Terminal},
+};
+
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    path: PathBuf,
+    holds: &'static str,
+    exists: bool,
+}
+
+/// What lies in the state directory, and what it is for.
+const ENTRIES: &[(&str, &str, &str)] = &[
+    ("state", "", "everything of this installation"),
+    ("config", "config.toml", "what is configured"),
+    ("policies", "policies", "your own rules, *.cedar"),
+    ("journal", "journal", "what happened, signed"),
+    ("journal key", "journal/verify.key", "the key to verify the journal with; keep a copy elsewhere"),
+    ("owner token", "identity/owner.token", "your credential; show it to nobody"),
+    ("agent token", "identity/agent.token", "the credential of agents"),
+    ("certificate", "identity/control.pem", "what this command trusts, and nothing else"),
+];
+
+pub(crate) fn run(terminal: &Terminal) -> Outcome {
+    let home = home()?;
+    let entries: Vec<Entry> = ENTRIES
+        .iter()
+        .map(|&(name, below, holds)| {
+            let path = if below.is_empty() { home.path().to_owned() } else { home.path().join(below) };
+            let exists = path.exists();
+            Entry { name, path, holds, exists }
+        })
+        .collect();
+    if terminal.json {
+        terminal.document("paths", &entries);
+        return Ok(Exit::Ok);
+    }
+    for Entry { name, path, holds, exists } in &entries {
+        let missing = if *exists { "" } else { " (not there yet)" };
+        terminal.out(format!("{name:<12}  {}{missing}", palyra_types::visible::visible(&path.to_string_lossy())));
+        terminal.out(terminal.paint(DIM, &format!("              {holds}")));
+    }
+    Ok(Exit::Ok)
+}

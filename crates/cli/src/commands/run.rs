@@ -1,0 +1,262 @@
+//! `palyra run -- COMMAND…`: runs a program in the working directory, governed like any call.
+//!
+//! What the program prints goes out byte for byte as it comes, and its exit code is passed through.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+};
+
+use clap::Args;
+use palyra_api::{
+    ErrorDetail,
+    call::{Call, NewCall, Output},
+};
+use palyra_client::Which;
+use palyra_types::{ToolName, visible::visible};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Outcome,
+    connection::{block_on, owner},
+    exit::Exit,
+    failure::Failure,
+    follow::{Answering, Follow, Followed},
+    outcome, report,
+    selection::absolute,
+    terminal::Terminal,
+};
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// The tier to run in: b or c. Policy may demand a stronger one.
+    #[arg(long, value_parser = ["b", "c"])]
+    tier: Option<String>,
+    /// Say yes to this call if it asks.
+    #[arg(long)]
+    yes: bool,
+    /// Pass standard input on to the program, all of it, as UTF-8.
+    #[arg(long)]
+    stdin: bool,
+    /// How long it may run.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+    /// A variable for the program. Can be given again.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    variables: Vec<String>,
+    /// A host that it needs to reach, such as example.org:443. Can be given again.
+    #[arg(long = "host", value_name = "HOST:PORT")]
+    hosts: Vec<String>,
+    /// The program and its arguments. No shell reads them.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// What `--json` tells.
+#[derive(Serialize)]
+struct Report {
+    /// What this command exits with.
+    exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<Box<Call>>,
+    /// Why Palyra refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Box<ErrorDetail>>,
+}
+
+pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
+    let tool = ToolName::parse("process.run").map_err(|error| unusable("the tool", &error.to_string()))?;
+    let call = NewCall { directory: Some(absolute(None)?), ..NewCall::new(tool, args.arguments()?) };
+    let client = owner()?;
+    let answering = if args.yes { Answering::Yes } else { Answering::Person };
+    let mut live = Live::new(terminal.json);
+    let followed = block_on(async {
+        let follow = Follow::propose(&client, &client, (&call, None), answering, terminal).await?;
+        follow.finish(&mut |which, offset, bytes| live.piece(which, offset, bytes)).await
+    });
+    match followed {
+        Ok(Followed::Over(call)) => over(call, &mut live, terminal),
+        Ok(Followed::Refused(error)) => refused(error, terminal),
+        Ok(Followed::Interrupted) => {
+            terminal.talk("withdrawn");
+            Ok(Exit::Interrupted)
+        }
+        // As if the program had been told by the system itself.
+        Ok(Followed::Unread) => Ok(Exit::Program(128 + SIGPIPE)),
+        // What is not the program's own code says so.
+        Err(failure) if failure.exit != Exit::Unreachable => Err(Failure { exit: Exit::Refused, ..failure }),
+        Err(failure) => Err(failure),
+    }
+}
+
+impl RunArgs {
+    fn arguments(&self) -> Result<Map<String, Value>, Failure> {
+        let mut variables = BTreeMap::new();
+        for variable in &self.variables {
+            let (name, value) = variable
+                .split_once('=')
+                .ok_or_else(|| unusable("--env", &format!("`{}` is not NAME=VALUE", visible(variable))))?;
+            variables.insert(name, value);
+        }
+        let mut fields = Map::new();
+        fields.insert("command".to_owned(), json!(self.command));
+        if !variables.is_empty() {
+            fields.insert("env".to_owned(), json!(variables));
+        }
+        if !self.hosts.is_empty() {
+            fields.insert("egress_hosts".to_owned(), json!(self.hosts));
+        }
+        if self.stdin {
+            fields.insert("stdin".to_owned(), Value::String(read_stdin()?));
+        }
+        if let Some(seconds) = self.timeout {
+            fields.insert("timeout_seconds".to_owned(), json!(seconds));
+        }
+        if let Some(tier) = &self.tier {
+            fields.insert("tier".to_owned(), json!(tier));
+        }
+        Ok(fields)
+    }
+}
+
+fn read_stdin() -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let refused = |cause: &str| unusable("standard input", cause);
+    io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes).map_err(|error| refused(&error.to_string()))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_STDIN {
+        return Err(refused(&format!("it is longer than {MAX_STDIN} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| refused("it is not UTF-8"))
+}
+
+fn unusable(what: &str, cause: &str) -> Failure {
+    let help = "see `palyra run --help`; a file in the workspace can hold what does not fit";
+    Failure::new(Exit::Usage, "usage", format!("{what} cannot be used"), cause, help)
+}
+
+fn over(call: Box<Call>, live: &mut Live, terminal: &Terminal) -> Outcome {
+    let exit = exit(&call);
+    if terminal.json {
+        terminal.document("run", Report { exit_code: exit.code(), call: Some(call), error: None });
+        return Ok(exit);
+    }
+    if let Some(Output::Process { stdout, stderr, .. }) = &call.output {
+        for (which, stream) in [(Which::Stdout, stdout), (Which::Stderr, stderr)] {
+            let kept = outcome::bytes(stream);
+            if let Some(missing) = live.rest(which, &kept, stream.total) {
+                terminal.talk(format!("palyra: {missing} bytes of {} were not kept", name(which)));
+            }
+        }
+    }
+    if let Some(receipt) = call.receipt.as_ref().filter(|receipt| receipt.ending() != "completed") {
+        terminal.talk(format!("palyra: {}", outcome::ending(receipt)));
+    }
+    Ok(exit)
+}
+
+fn refused(error: Box<ErrorDetail>, terminal: &Terminal) -> Outcome {
+    if terminal.json {
+        let exit_code = Exit::Refused.code();
+        terminal.document("run", Report { exit_code, call: None, error: Some(error) });
+    } else {
+        report::failure(&Failure::refused(&error), terminal);
+    }
+    Ok(Exit::Refused)
+}
+
+fn exit(call: &Call) -> Exit {
+    let Some(receipt) = &call.receipt else { return Exit::Refused };
+    match (receipt.ending(), receipt.exit_code(), receipt.signal()) {
+        ("timed_out", ..) => Exit::TimedOut,
+        ("completed", Some(code), _) => Exit::Program(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        ("completed", None, Some(signal)) => Exit::Program(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        _ => Exit::Refused,
+    }
+}
+
+const fn name(which: Which) -> &'static str {
+    match which {
+        Which::Stdout => "stdout",
+        Which::Stderr => "stderr",
+    }
+}
+
+/// What was shown of both streams. Once a piece is missing, the rest waits for the end, so that nothing is shown out of order.
+struct Live {
+    silent: bool,
+    stdout: Shown,
+    stderr: Shown,
+}
+
+#[derive(Default)]
+struct Shown {
+    bytes: u64,
+    gap: bool,
+}
+
+impl Live {
+    fn new(silent: bool) -> Self {
+        Self { silent, stdout: Shown::default(), stderr: Shown::default() }
+    }
+
+    fn of(&mut self, which: Which) -> &mut Shown {
+        match which {
+            Which::Stdout => &mut self.stdout,
+            Which::Stderr => &mut self.stderr,
+        }
+    }
+
+    fn piece(&mut self, which: Which, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let silent = self.silent;
+        let shown = self.of(which);
+        shown.gap |= offset != shown.bytes;
+        if shown.gap || silent {
+            return Ok(());
+        }
+        shown.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        write(which, bytes)
+    }
+
+    /// Shows what was not shown live, and says how many bytes are lost.
+    fn rest(&mut self, which: Which, kept: &[u8], total: u64) -> Option<u64> {
+        let shown = self.of(which);
+        let from = usize::try_from(shown.bytes).unwrap_or(usize::MAX);
+        let rest = kept.get(from..).unwrap_or_default();
+        // Whoever stopped reading does not want the rest.
+        let _ = write(which, rest);
+        let told = shown.bytes.max(u64::try_from(kept.len()).unwrap_or(u64::MAX));
+        Some(total.saturating_sub(told)).filter(|&missing| missing > 0)
+    }
+}
+
+fn write(which: Which, bytes: &[u8]) -> io::Result<()> {
+    match which {
+        Which::Stdout => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
+        }
+        Which::Stderr => io::stderr().lock().write_all(bytes),
+    }
+}
+
+/// How much of standard input is passed on.
+const MAX_STDIN: u64 = 1 << 20;
+
+const SIGPIPE: u8 = 13;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_stops_live_output_and_the_rest_comes_from_the_end() {
+        let mut live = Live::new(false);
+        live.piece(Which::Stderr, 0, b"").unwrap();
+        live.piece(Which::Stderr, 5, b"late").unwrap();
+        live.piece(Which::Stderr, 0, b"again").unwrap();
+        assert_eq!((live.stderr.bytes, live.stderr.gap), (0, true));
+        assert_eq!(live.rest(Which::Stderr, b"", 9), Some(9), "what is not kept is told");
+        assert_eq!(live.rest(Which::Stderr, b"", 0), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Proposes a call and follows it to its end: what it prints as it comes, and the questions about it, wherever they are answered.
+//!
+//! Guarantees: who interrupts this hangs up, which withdraws the call.
+
+use std::io;
+
+use palyra_api::{ErrorDetail, Event, approval::Approval, call::Call, call::NewCall};
+use palyra_client::{Client, IdempotencyKey, Proposed, Told, Which};
+use palyra_types::id::CallId;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    keyboard::Keyboard,
+    prompt::{Decision, Manner, Prompt, answer},
+    question, report,
+    terminal::Terminal,
+};
+
+/// Who answers when a call asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answering {
+    /// The command line said yes already.
+    Yes,
+    /// The person at the terminal, if there is one; otherwise whoever else answers.
+    Person,
+}
+
+/// What a call came to.
+pub(crate) enum Followed {
+    /// It ran.
+    Over(Box<Call>),
+    /// It was refused.
+    Refused(Box<ErrorDetail>),
+    /// The person at the terminal withdrew it.
+    Interrupted,
+    /// Nobody reads what it prints any more.
+    Unread,
+}
+
+/// Where what a call prints goes.
+pub(crate) type Printed<'a> = &'a mut dyn FnMut(Which, u64, &[u8]) -> io::Result<()>;
+
+/// A call that is followed.
+pub(crate) struct Follow<'a> {
+    owner: &'a Client,
+    answering: Answering,
+    terminal: &'a Terminal,
+    stream: Proposed,
+    interrupt: Signal,
+    keyboard: Option<Keyboard>,
+    asking: Option<(Approval, Prompt)>,
+}
+
+enum Next {
+    Event(Option<Event>),
+    Decision(Option<Decision>),
+    Interrupted,
+}
+
+impl<'a> Follow<'a> {
+    /// Proposes a call as one client; questions about it are looked at and answered as the owner.
+    pub(crate) async fn propose(
+        proposer: &Client,
+        owner: &'a Client,
+        (call, key): (&NewCall, Option<&IdempotencyKey>),
+        answering: Answering,
+        terminal: &'a Terminal,
+    ) -> Result<Self, Failure> {
+        let interrupt = signal(SignalKind::interrupt()).map_err(|error| {
+            Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
+        })?;
+        let stream = proposer.propose_stream(call, key).await?;
+        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard: None, asking: None })
+    }
+
+    /// Follows the call to its end.
+    pub(crate) async fn finish(mut self, printed: Printed<'_>) -> Result<Followed, Failure> {
+        if let Proposed::Known(call) = self.stream {
+            return Ok(Followed::Over(call));
+        }
+        loop {
+            match self.next().await? {
+                Next::Interrupted => return Ok(Followed::Interrupted),
+                Next::Decision(decision) => self.decided(decision).await?,
+                Next::Event(None) => {
+                    let cause = "the daemon ended the connection before the call was over";
+                    let help = "`palyra why` and `palyra journal tail` tell what became of it";
+                    return Err(Failure::new(Exit::Unreachable, "lost", "the daemon went away", cause, help));
+                }
+                Next::Event(Some(event)) => match Told::read(event)? {
+                    Told::Over(call) => return Ok(Followed::Over(call)),
+                    Told::Refused(error) => return Ok(Followed::Refused(error)),
+                    Told::Output { which, offset, bytes } => match printed(which, offset, &bytes) {
+                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Followed::Unread),
+                        Err(error) => return Err(unwritable(&error)),
+                        Ok(()) => {}
+                    },
+                    Told::Happened(event) => self.happened(&event).await?,
+                },
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Next, Failure> {
+        let decision = async {
+            match (&mut self.asking, &mut self.keyboard) {
+                (Some((_, prompt)), Some(keyboard)) => prompt.decision(keyboard).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let Proposed::New(stream) = &mut self.stream else { return Ok(Next::Event(None)) };
+        tokio::select! {
+            _ = self.interrupt.recv() => Ok(Next::Interrupted),
+            event = stream.next() => Ok(Next::Event(event?)),
+            decision = decision => Ok(Next::Decision(decision)),
+        }
+    }
+
+    async fn happened(&mut self, event: &Event) -> Result<(), Failure> {
+        match (event.kind.as_str(), event.call_id) {
+            ("approval.requested", Some(call)) => self.asked(call).await,
+            ("approval.resolved", _) => {
+                if let (Some((approval, _)), Some(keyboard)) = (self.asking.take(), &mut self.keyboard) {
+                    keyboard.show("");
+                    keyboard.show(&format!("  question {} is answered or over", approval.id));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn asked(&mut self, call: CallId) -> Result<(), Failure> {
+        let Some(id) = self.owner.call(call).await?.approval else { return Ok(()) };
+        let approval = self.owner.approval(id).await?;
+        if self.answering == Answering::Yes {
+            let (yes, manner) = (ONCE, Manner { at_terminal: true, ..Manner::default() });
+            answer(self.owner, &approval, &yes, manner, None).await?;
+            self.terminal.talk(format!("approved once, by this command itself: {}", approval.id));
+            return Ok(());
+        }
+        if self.keyboard.is_none() {
+            self.keyboard = Keyboard::open();
+        }
+        match &mut self.keyboard {
+            Some(keyboard) => {
+                let prompt = Prompt::ask(&approval, keyboard, self.terminal);
+                self.asking = Some((approval, prompt));
+            }
+            None => {
+                question::talk(&approval, self.terminal);
+                self.terminal.talk(format!("waiting for an answer: `palyra approvals approve {id}`"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn decided(&mut self, decision: Option<Decision>) -> Result<(), Failure> {
+        let (Some((approval, _)), Some(keyboard)) = (self.asking.take(), &mut self.keyboard) else { return Ok(()) };
+        let Some(decision) = decision else {
+            keyboard.show("  not answered here; somebody else may still answer");
+            return Ok(());
+        };
+        let manner = Manner { at_terminal: true, ..Manner::default() };
+        match answer(self.owner, &approval, &decision, manner, Some(keyboard)).await {
+            Ok(answers) => {
+                for answered in &answers.answered {
+                    keyboard.show(&format!(
+                        "  {}",
+                        question::answered(answered, &|style, text| self.terminal.paint_err(style, text))
+                    ));
+                }
+            }
+            // The truth about a late or void answer; the stream tells what became of the call.
+            Err(failure) => {
+                report::failure_to(&failure, &mut |line| keyboard.show(&format!("  {line}")), self.terminal);
+                if !matches!(failure.code.as_ref(), "too_late" | "approval_expired" | "unknown_approval") {
+                    let prompt = Prompt::ask(&approval, keyboard, self.terminal);
+                    self.asking = Some((approval, prompt));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Yes, to this call.
+pub(crate) const ONCE: Decision = Decision::Approve { scope: palyra_api::approval::Scope::Once, minutes: None };
+
+fn unwritable(error: &io::Error) -> Failure {
+    let help = "check the disk, or write elsewhere";
+    Failure::new(Exit::Failure, "unwritable", "the output cannot be written", error.to_string(), help)
+}

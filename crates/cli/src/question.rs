@@ -1,0 +1,253 @@
+//! A question to a person, whole: nothing is cut, and nothing is hidden.
+
+use anstyle::Style;
+use palyra_api::{
+    approval::{Answered, Approval, ApprovalState, Command, Containment, Scope},
+    call::PolicyRef,
+};
+use palyra_types::visible::{visible, visible_block};
+use serde_json::Value;
+
+use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT};
+
+/// How text is painted where the question is shown.
+pub(crate) type Paint<'a> = &'a dyn Fn(Style, &str) -> String;
+
+/// The lines of a question.
+pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
+    let mut page = Page { lines: Vec::new(), paint };
+    let (glyph, style) = risk_style(&approval.risk.level);
+    page.lines.push(format!(
+        "{} {}  {}",
+        paint(WAIT, "?"),
+        paint(BOLD, &visible(&approval.summary)),
+        paint(DIM, &approval.id.to_string())
+    ));
+    let behalf = approval.on_behalf_of.as_deref().map(|user| format!(" on behalf of {}", visible(user)));
+    page.field("who", &format!("{}{}", visible(&approval.principal), behalf.unwrap_or_default()));
+    page.field("tool", approval.tool.as_str());
+    page.optional("workspace", approval.workspace.as_deref());
+    if let Some(command) = &approval.command {
+        page.command(command);
+    }
+    page.arguments(&approval.args, approval.command.is_some());
+    if let Some(files) = &approval.files {
+        page.json("files", files);
+    }
+    page.containment(&approval.plan);
+    page.field("risk", &paint(style, &format!("{glyph} {}", visible(&approval.risk.level))));
+    for reason in &approval.risk.reasons {
+        page.more(&visible(reason));
+    }
+    page.field("asks because", &visible(&approval.reason));
+    for policy in &approval.policies {
+        page.policy(policy);
+    }
+    page.clocks(approval);
+    page.field("digest", &approval.digest.to_string());
+    page.lines
+}
+
+/// The lines of a question, for stdout.
+pub(crate) fn out(approval: &Approval, terminal: &Terminal) {
+    for line in lines(approval, &|style, text| terminal.paint(style, text)) {
+        terminal.out(line);
+    }
+}
+
+/// The lines of a question, for stderr.
+pub(crate) fn talk(approval: &Approval, terminal: &Terminal) {
+    for line in lines(approval, &|style, text| terminal.paint_err(style, text)) {
+        terminal.talk(line);
+    }
+}
+
+/// What came of a question, in one line.
+pub(crate) fn answered(answer: &Answered, paint: Paint<'_>) -> String {
+    let (glyph, style) = match answer.state {
+        ApprovalState::Approved | ApprovalState::Consumed => ("✔", GOOD),
+        ApprovalState::Pending => ("?", WAIT),
+        ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Cancelled => ("✖", BAD),
+    };
+    let mut line = format!("{}  {}", paint(style, &format!("{glyph} {}", state(answer.state))), answer.id);
+    let mut add = |word: &str, text: Option<&str>| {
+        if let Some(text) = text {
+            line.push_str(&format!(", {word}{}", visible(text)));
+        }
+    };
+    add("by ", answer.by.as_deref());
+    add("covers ", answer.covers.as_deref());
+    add("told: ", answer.message.as_deref());
+    add("", answer.cause.as_deref());
+    let until = answer.valid_until.map(|until| until.to_string());
+    add("has to start by ", until.as_deref());
+    line
+}
+
+/// A state in a word.
+pub(crate) const fn state(state: ApprovalState) -> &'static str {
+    match state {
+        ApprovalState::Pending => "pending",
+        ApprovalState::Approved => "approved",
+        ApprovalState::Consumed => "approved and used",
+        ApprovalState::Denied => "denied",
+        ApprovalState::Expired => "expired",
+        ApprovalState::Cancelled => "withdrawn",
+    }
+}
+
+/// How much a yes covers, in words.
+pub(crate) fn scope(scope: Scope, minutes: Option<u32>) -> String {
+    match (scope, minutes) {
+        (Scope::Once, _) => "this call".to_owned(),
+        (Scope::Session, _) => "calls like this one, in this session".to_owned(),
+        (Scope::Timeboxed, minutes) => {
+            format!("calls like this one, in this session, for {} minutes", minutes.unwrap_or_default())
+        }
+    }
+}
+
+/// Milliseconds as people say them.
+pub(crate) fn duration(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0) => format!("{millis} ms"),
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, 0) => format!("{minutes} min"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+fn risk_style(level: &str) -> (&'static str, Style) {
+    match level {
+        "low" => ("·", GOOD),
+        "medium" => ("!", WAIT),
+        _ => ("!!", BAD),
+    }
+}
+
+struct Page<'a> {
+    lines: Vec<String>,
+    paint: Paint<'a>,
+}
+
+impl Page<'_> {
+    /// A line with a title. The text is visible already.
+    fn field(&mut self, title: &str, text: &str) {
+        let title = (self.paint)(DIM, &format!("{title:<13}"));
+        self.lines.push(format!("  {title} {text}"));
+    }
+
+    fn more(&mut self, text: &str) {
+        self.lines.push(format!("  {:13} {text}", ""));
+    }
+
+    fn optional(&mut self, title: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.field(title, &visible(text));
+        }
+    }
+
+    /// Lines under one title; a single `none` if there are none.
+    fn list<'t>(&mut self, title: &str, items: impl Iterator<Item = &'t str>) {
+        let mut title = title;
+        for item in items {
+            self.field(std::mem::take(&mut title), &visible(item));
+        }
+        if !title.is_empty() {
+            self.field(title, "none");
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        self.field("program", &(self.paint)(BOLD, &chip(&command.program)));
+        self.optional("leads to", command.leads_to.as_deref());
+        // Each word on a line of its own, so that nobody has to guess where one ends.
+        let mut title = "arguments";
+        for argument in &command.args {
+            self.field(std::mem::take(&mut title), &(self.paint)(BOLD, &chip(argument)));
+        }
+        if !title.is_empty() {
+            self.field(title, "none");
+        }
+        self.field("starts in", &visible(&command.cwd));
+        let variables: Vec<String> =
+            command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        self.list("environment", variables.iter().map(String::as_str));
+        if let Some(digest) = &command.stdin_sha256 {
+            self.field("stdin", &format!("sha256 {digest}"));
+        }
+        if !command.scripts.is_empty() {
+            self.list("runs code of", command.scripts.iter().map(String::as_str));
+        }
+    }
+
+    /// The arguments as they were given. Those that the command shows already are left out.
+    fn arguments(&mut self, args: &Value, has_command: bool) {
+        const SHOWN: [&str; 3] = ["command", "cwd", "env"];
+        match args {
+            Value::Object(fields) => {
+                for (name, value) in fields.iter().filter(|(name, _)| !(has_command && SHOWN.contains(&name.as_str())))
+                {
+                    self.json(&format!("`{}`", visible(name)), value);
+                }
+            }
+            other => self.json("given", other),
+        }
+    }
+
+    fn json(&mut self, title: &str, value: &Value) {
+        let text = match value {
+            Value::String(text) => chip_block(text),
+            other => serde_json::to_string_pretty(other).unwrap_or_else(|_| other.to_string()),
+        };
+        let mut title = title;
+        for line in visible_block(&text).split('\n') {
+            self.field(std::mem::take(&mut title), line);
+        }
+    }
+
+    fn containment(&mut self, plan: &Containment) {
+        let tier = plan.tier.as_deref().map_or("none; the daemon does it itself".to_owned(), visible);
+        let egress = plan.egress.as_deref().map(|egress| format!(", egress {}", visible(egress)));
+        self.field("tier", &format!("{tier}{}", egress.unwrap_or_default()));
+        self.field("may write", &visible(&plan.writes));
+        self.list("hosts", plan.hosts.iter().map(String::as_str));
+        if !plan.secrets.is_empty() {
+            self.list("secrets", plan.secrets.iter().map(String::as_str));
+        }
+        self.field("runs at most", &duration(plan.wall_ms));
+    }
+
+    fn policy(&mut self, policy: &PolicyRef) {
+        let place = (self.paint)(DIM, &format!("({})", visible(&policy.location)));
+        self.more(&format!("{} {place}", (self.paint)(BOLD, &visible(&policy.id))));
+        if let Some(why) = &policy.why {
+            self.more(&format!("  {}", visible(why)));
+        }
+    }
+
+    fn clocks(&mut self, approval: &Approval) {
+        if approval.state == ApprovalState::Pending {
+            let within = duration(approval.answer_within_ms);
+            self.field("answer by", &format!("{} (within {within})", approval.answer_by));
+        } else {
+            self.field("state", state(approval.state));
+        }
+        self.field("then valid", &format!("{} s, until the call has to start", approval.valid_for_seconds));
+        if approval.waiting == "accepted" {
+            self.field("caller", "does not wait; the call goes on without it");
+        }
+    }
+}
+
+/// A word with its ends, so that spaces at either show.
+fn chip(word: &str) -> String {
+    format!("[{}]", visible(word))
+}
+
+/// A text of several lines as it is; one line with its ends.
+fn chip_block(text: &str) -> String {
+    if text.contains('\n') { text.to_owned() } else { format!("\"{text}\"") }
+}
