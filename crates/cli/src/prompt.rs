@@ -55,20 +55,20 @@ impl Prompt {
     pub(crate) async fn decision(&mut self, keyboard: &mut Keyboard) -> Option<Decision> {
         loop {
             let line = keyboard.line().await?;
-            match (self.step, self.read(&line)) {
-                (_, Some(decision)) => return Some(decision),
-                (before, None) if before == self.step => keyboard.prompt(match before {
-                    Step::Key => KEYS,
-                    Step::Minutes => "  minutes, a number from 1 on: ",
-                    Step::Message => "  what to tell the agent: ",
-                }),
-                (_, None) => keyboard.prompt(match self.step {
-                    Step::Key => KEYS,
-                    Step::Minutes => "  for how many minutes? ",
-                    Step::Message => "  what to tell the agent: ",
-                }),
+            match self.read(&line) {
+                Some(decision) => return Some(decision),
+                None => self.again(keyboard),
             }
         }
+    }
+
+    /// Asks again, for what is missing still.
+    pub(crate) fn again(&self, keyboard: &mut Keyboard) {
+        keyboard.prompt(match self.step {
+            Step::Key => KEYS,
+            Step::Minutes => "  for how many minutes? ",
+            Step::Message => "  what to tell the agent: ",
+        });
     }
 
     fn read(&mut self, line: &str) -> Option<Decision> {

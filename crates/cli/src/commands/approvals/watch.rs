@@ -4,7 +4,7 @@
 //! that is being answered.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     io::{self, IsTerminal, Write},
     time::Duration,
 };
@@ -42,6 +42,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         keyboard: if terminal.json { None } else { Keyboard::open() },
         waiting: VecDeque::new(),
         focused: None,
+        answered: BTreeSet::new(),
         // Events behind the last record that was there when the questions were read.
         last: seq.checked_sub(1),
     };
@@ -73,6 +74,8 @@ struct Watch<'a> {
     waiting: VecDeque<Approval>,
     /// The prompt under the first of them.
     focused: Option<Prompt>,
+    /// Questions that were answered here, and whose events are still to come.
+    answered: BTreeSet<ApprovalId>,
     /// The last record that was told of.
     last: Option<u64>,
 }
@@ -156,9 +159,10 @@ impl Watch<'_> {
         } else if self.keyboard.is_none() {
             question::out(&approval, self.terminal);
             self.terminal.out("");
-        } else if let (Some(_), Some(keyboard)) = (&self.focused, &mut self.keyboard) {
+        } else if let (Some(prompt), Some(keyboard)) = (&self.focused, &mut self.keyboard) {
             let count = self.waiting.len();
-            keyboard.show(&self.terminal.paint_err(DIM, &format!("\n  [{count} more waiting]")));
+            keyboard.show(&self.terminal.paint_err(DIM, &format!("\n  {count} more waiting")));
+            prompt.again(keyboard);
         }
         self.waiting.push_back(approval);
         self.focus();
@@ -176,11 +180,14 @@ impl Watch<'_> {
         self.forget(approval.id);
         if self.terminal.json {
             self.terminal.line("approval", approval);
-        } else if let Some(answer) = &approval.answer {
+        } else if let Some(answer) = approval.answer.as_ref().filter(|_| !self.answered.remove(&approval.id)) {
             match &mut self.keyboard {
                 Some(keyboard) => {
                     let line = question::answered(answer, &|style, text| self.terminal.paint_err(style, text));
                     keyboard.show(&format!("\n  {line}"));
+                    if let Some(prompt) = self.focused.as_ref().filter(|_| !focused) {
+                        prompt.again(keyboard);
+                    }
                 }
                 None => self.terminal.out(question::answered(answer, &|style, text| self.terminal.paint(style, text))),
             }
@@ -207,8 +214,15 @@ impl Watch<'_> {
         };
         let manner = Manner { at_terminal: true, ..Manner::default() };
         match answer(self.client, &approval, &decision, manner, Some(keyboard)).await {
-            // What came of it is told by its event, like every other answer.
-            Ok(_) => self.forget(approval.id),
+            Ok(answers) => {
+                for answer in &answers.answered {
+                    let line = question::answered(answer, &|style, text| self.terminal.paint_err(style, text));
+                    keyboard.show(&format!("  {line}"));
+                    // Its event says no more than that.
+                    self.answered.insert(answer.id);
+                    self.waiting.retain(|known| known.id != answer.id);
+                }
+            }
             Err(failure) if failure.exit == Exit::Unreachable => return Err(failure),
             Err(failure) => {
                 report::failure_to(&failure, &mut |line| keyboard.show(&format!("  {line}")), self.terminal);
