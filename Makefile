@@ -1,4 +1,4 @@
-# `make run` shows Palyra, `make test` checks all of it; both set the machine up first. `make help` lists the rest.
+# `make run` starts Palyra, `make test` checks all of it; both set the machine up first. `make help` lists the rest.
 #
 # All checks share one target directory, one lock file and one set of flags, so that nothing is built twice.
 
@@ -9,7 +9,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run test fmt lint unit doc policy-test bench deny dist clean
+.PHONY: help setup run demo test fmt lint unit doc policy-test bench deny dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,9 +17,13 @@ help: ## List the targets
 setup: ## Install what is missing: Debian packages, the Rust toolchain, cargo-nextest, Python and Node packages
 	@scripts/setup
 
-run: setup ## Build Palyra and give a tour of real policy decisions
+run: setup ## Build Palyra and start it here; stop it with Ctrl-C
 	cargo build --release --locked -p palyra-cli
-	@$(TARGET_DIR)/release/palyra tour
+	@$(TARGET_DIR)/release/palyra up
+
+demo: ## Watch a scripted agent meet the daemon that `make run` started, from a second terminal
+	@test -x $(TARGET_DIR)/release/palyra || { printf 'error: palyra is not built yet\nhelp: make run\n' >&2; exit 1; }
+	@$(TARGET_DIR)/release/palyra demo
 
 test: fmt lint unit doc policy-test ## Run every check, one after the other
 

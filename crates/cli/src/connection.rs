@@ -5,7 +5,7 @@
 use std::{env, fmt, future::Future, path::PathBuf};
 
 use palyra_client::{Bearer, Client, Endpoint};
-use palyra_daemon::{Installation, InstallationError};
+use palyra_daemon::{Installation, InstallationError, environment};
 use palyra_types::StateHome;
 
 use crate::{exit::Exit, failure::Failure};
@@ -16,10 +16,7 @@ pub(crate) struct Connection(Installation);
 impl Connection {
     /// Finds the installation by the environment.
     pub(crate) fn find() -> Result<Self, Failure> {
-        // What is no text is no variable of ours.
-        let variables =
-            env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()));
-        Installation::find(&home()?, variables).map(Self).map_err(|error| {
+        Installation::find(&home()?, environment()).map(Self).map_err(|error| {
             // Without a state directory no daemon has ever been started here.
             let (exit, what) = match &error {
                 InstallationError::Absent(_) => (Exit::Unreachable, "no daemon answers"),

@@ -35,6 +35,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Start the daemon here, with everything in it. Makes what is missing.
+    Up(commands::up::UpArgs),
+    /// Make the state directory, and start nothing.
+    Init(commands::up::UpArgs),
     /// Run a program here, governed like any call. Its exit code is passed through; 125 if Palyra refused.
     Run(commands::run::RunArgs),
     /// Propose a call and print what came of it, whole.
@@ -64,6 +68,10 @@ enum Command {
     Posture(commands::posture::PostureCommand),
     /// Print a link that opens the console once.
     Open,
+    /// Have the daemon read its configuration and policies again.
+    Reload,
+    /// Look at everything that Palyra needs here, and say what to do about what is missing.
+    Doctor,
     /// Tell what is where in the state directory. Needs no daemon.
     Paths,
     /// Watch a scripted agent meet the running daemon: one allow, one ask, one deny, one spent budget.
@@ -78,6 +86,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let terminal = Terminal::detect(cli.json);
     let outcome = match cli.command {
+        Command::Up(args) => commands::up::up(&args, &terminal),
+        Command::Init(args) => commands::up::init(&args, &terminal),
         Command::Run(args) => commands::run::run(&args, &terminal),
         Command::Call(args) => commands::call::run(&args, &terminal),
         Command::Approvals(command) => commands::approvals::run(command, &terminal),
@@ -90,6 +100,8 @@ fn main() -> ExitCode {
         Command::Workspaces => commands::tools::workspaces(&terminal),
         Command::Posture(command) => commands::posture::run(command, &terminal),
         Command::Open => commands::open::run(&terminal),
+        Command::Reload => commands::reload::run(&terminal),
+        Command::Doctor => commands::doctor::run(&terminal),
         Command::Paths => commands::paths::run(&terminal),
         Command::Demo(args) => commands::demo::run(&args, &terminal),
         Command::Tour => commands::tour::run(&terminal),

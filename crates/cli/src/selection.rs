@@ -121,7 +121,7 @@ struct WorkspaceEntry {
 
 /// The sections of the configuration that belong to other parts of Palyra.
 const OTHER_SECTIONS: &[&str] =
-    &["listen", "sandbox", "egress", "approvals", "budget", "calls", "vault", "provider", "mcp"];
+    &["listen", "sandbox", "egress", "approvals", "budget", "calls", "journal", "log", "vault", "provider", "mcp"];
 
 impl ConfigFile {
     fn read(path: &Path) -> Result<Self, Failure> {

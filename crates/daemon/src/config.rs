@@ -278,6 +278,11 @@ fn override_key(table: &mut toml::Table, name: &str, value: &str) -> Result<(), 
     Ok(())
 }
 
+/// The variables of this process, as far as they are text.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()))
+}
+
 /// The sections there are.
 pub const SECTIONS: &[&str] =
     &["listen", "policy", "workspace", "sandbox", "egress", "approvals", "budget", "calls", "journal", "log"];
@@ -320,6 +325,20 @@ mod tests {
         assert_eq!(set("PALYRA_HOME", "/x").unwrap().budget.calls, 1);
         assert!(set("PALYRA_BUDGET__CALS", "7").is_err());
         assert!(set("PALYRA_BUGDET__CALLS", "7").is_err());
+    }
+
+    #[test]
+    fn the_page_about_the_configuration_shows_what_holds_without_one() {
+        let page = include_str!("../../../docs/configuration.md");
+        let shown = page.split("```toml\n[listen]\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let shown = format!("[listen]\n{shown}");
+        assert_eq!(parse(&shown), Ok(Config::default()));
+        let known = toml::Table::try_from(Config::default()).unwrap();
+        let named: toml::Table = toml::from_str(&shown).unwrap();
+        for section in ["listen", "journal", "log"] {
+            let (known, named) = (known[section].as_table().unwrap(), named[section].as_table().unwrap());
+            assert!(known.keys().all(|key| named.contains_key(key)), "[{section}] leaves out a key");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ mod start;
 pub mod story;
 pub mod streams;
 
-pub use config::Config;
+pub use config::{Config, environment};
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
 pub use start::{ServeError, serve, serve_with};

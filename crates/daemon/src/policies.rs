@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::{
     app::{App, InForce},
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, environment},
     explanation,
     failure::Failure,
     story,
@@ -53,7 +53,7 @@ pub async fn reload(app: &App, by: &str) -> Result<(), Failure> {
 
 fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {
     let invalid = |error: ConfigError| Failure::new("config_invalid", error.to_string(), error.advice());
-    let config = Config::read(&app.home, std::env::vars()).map_err(invalid)?;
+    let config = Config::read(&app.home, environment()).map_err(invalid)?;
     let sources = config.policies(&app.home.policies()).map_err(|error| unusable(&error))?;
     // Tried before anything is changed.
     Snapshot::load(&sources).map_err(|error| unusable(&error))?;
@@ -112,6 +112,8 @@ pub async fn replay(app: &App, replay: Replay) -> Result<ReplayReport, Failure> 
             }
             match (recorded(record), record.record.subject().call) {
                 (Some(one), Some(call)) => asked.push((one, call)),
+                // Policy was not asked about every call that was refused.
+                _ if was_not_asked(record) => {}
                 _ => skipped += 1,
             }
         }
@@ -198,6 +200,18 @@ struct DecidedForm {
 struct DecisionForm {
     verdict: String,
     policy_set: String,
+}
+
+fn was_not_asked(record: &StoredRecord) -> bool {
+    #[derive(Deserialize)]
+    struct Form {
+        refused: String,
+    }
+    record
+        .body
+        .as_deref()
+        .and_then(|body| serde_json::from_str::<Form>(body).ok())
+        .is_some_and(|form| !form.refused.is_empty())
 }
 
 fn recorded(record: &StoredRecord) -> Option<Asked> {

@@ -7,6 +7,7 @@ use palyra_types::{
 };
 
 use crate::{
+    config::environment,
     daemon::{Daemon, StartError},
     installation::{Installation, InstallationError},
     log,
@@ -32,7 +33,7 @@ pub fn serve_with(
 ) -> Result<(), ServeError> {
     let home = StateHome::find(|name| env::var_os(name))?;
     let made = (clock.as_ref(), entropy.as_ref());
-    let installation = Installation::make(&home, workspace, env::vars(), made)?;
+    let installation = Installation::make(&home, workspace, environment(), made)?;
     log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
     runtime.block_on(async {

@@ -3,14 +3,17 @@
 pub(crate) mod approvals;
 pub(crate) mod call;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod journal;
 pub(crate) mod open;
 pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod posture;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod tools;
 pub(crate) mod tour;
+pub(crate) mod up;
 pub(crate) mod why;

@@ -1,0 +1,159 @@
+//! `palyra doctor`: looks at everything that Palyra needs here, and says what to do about what is missing.
+
+use std::{
+    env, fs,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+};
+
+use palyra_api::health::{Check, CheckState};
+use palyra_client::{Client, Endpoint};
+use palyra_daemon::{Installation, certificate::valid_until, environment};
+use palyra_types::{Clock, StateHome, clock::SystemClock};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    exit::Exit,
+    terminal::{BAD, GOOD, Terminal, WAIT},
+};
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    checks: Vec<Check>,
+}
+
+pub(crate) fn run(terminal: &Terminal) -> Outcome {
+    let mut checks = kernel();
+    checks.extend(installation());
+    let ok = checks.iter().all(|check| check.state != CheckState::Bad);
+    if terminal.json {
+        terminal.document("doctor", Report { ok, checks });
+    } else {
+        for check in &checks {
+            let (glyph, style) = match check.state {
+                CheckState::Good => ("✔", GOOD),
+                CheckState::Doubtful => ("!", WAIT),
+                CheckState::Bad => ("✖", BAD),
+            };
+            terminal.out(format!("{} {:<14} {}", terminal.paint(style, glyph), check.name, check.detail));
+            if let Some(fix) = &check.fix {
+                terminal.out(format!("  {:<14} {fix}", ""));
+            }
+        }
+    }
+    Ok(if ok { Exit::Ok } else { Exit::Failure })
+}
+
+/// What the kernel offers to sandboxes. Tier C needs it; tier B does without.
+fn kernel() -> Vec<Check> {
+    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+    let landlock = read("/sys/kernel/security/lsm").map(|lsm| lsm.split(',').any(|one| one == "landlock"));
+    let namespaces = read("/proc/sys/user/max_user_namespaces").is_some_and(|most| most != "0")
+        && read("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|switch| switch != "0")
+        && read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_none_or(|switch| switch == "0");
+    let bubblewrap = env::var_os("PATH")
+        .and_then(|path| env::split_paths(&path).map(|directory| directory.join("bwrap")).find(|file| file.is_file()));
+    // Where it cannot be read, nothing is claimed.
+    let landlock = landlock.map(|used| {
+        if used {
+            return good("landlock", "the kernel uses it, so the state directory is hidden from programs".to_owned());
+        }
+        doubtful(
+            "landlock",
+            "the kernel does not use it, so the state directory is not hidden from programs of tier b",
+            "start the kernel with `lsm=…,landlock`",
+        )
+    });
+    let mut checks: Vec<Check> = landlock.into_iter().collect();
+    checks.extend([
+        if namespaces {
+            good("namespaces", "ordinary users may make user namespaces".to_owned())
+        } else {
+            doubtful(
+                "namespaces",
+                "ordinary users may not make user namespaces, which tier c will need",
+                "sysctl kernel.unprivileged_userns_clone=1",
+            )
+        },
+        match bubblewrap {
+            Some(path) => good("bubblewrap", path.display().to_string()),
+            None => doubtful("bubblewrap", "not installed; tier c will need it", "apt install bubblewrap"),
+        },
+        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            good("cgroups", "version 2".to_owned())
+        } else {
+            doubtful("cgroups", "version 2 is not there; limits are those of processes", "nothing needs to be done")
+        },
+    ]);
+    checks
+}
+
+/// What is installed, and whether a daemon serves it.
+fn installation() -> Vec<Check> {
+    let home = match StateHome::find(|name| env::var_os(name)) {
+        Ok(home) => home,
+        Err(error) => return vec![bad("state", error.to_string(), "set PALYRA_HOME to an absolute path")],
+    };
+    let found = match Installation::find(&home, environment()) {
+        Ok(found) => found,
+        Err(error) => return vec![bad("state", error.to_string(), error.advice())],
+    };
+    let mut checks = vec![good("state", format!("{}, for you alone", home.path().display())), certificate(&found)];
+    checks.push(policies(&found));
+    match daemon(&found) {
+        Some(told) => checks.extend(told),
+        None => checks.extend([port("local port", found.local()), port("control port", found.control())]),
+    }
+    checks
+}
+
+fn certificate(found: &Installation) -> Check {
+    let now = SystemClock::new().now();
+    match valid_until(found.certificate()) {
+        Some(until) if until > now => good("certificate", format!("valid until {until}, and made anew before that")),
+        _ => doubtful("certificate", "it has run out", "start the daemon anew: `palyra up`"),
+    }
+}
+
+fn policies(found: &Installation) -> Check {
+    let loaded =
+        found.config().policies(&found.home().policies()).and_then(|sources| palyra_policy::Snapshot::load(&sources));
+    match loaded {
+        Ok(set) => good("policies", format!("{} policies are sound", set.policies().len())),
+        Err(error) => bad("policies", error.to_string(), "`palyra policy check` shows what is wrong"),
+    }
+}
+
+/// What the daemon says about itself, if one is there.
+fn daemon(found: &Installation) -> Option<Vec<Check>> {
+    let endpoint = Endpoint::parse(&format!("http://{}", found.local())).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let readiness = runtime.block_on(Client::local(endpoint).readiness()).ok()?;
+    Some(readiness.checks)
+}
+
+/// Whether a port could be had.
+fn port(name: &str, address: SocketAddr) -> Check {
+    match TcpListener::bind(address) {
+        Ok(_) => doubtful(name, &format!("{address} is free; no daemon runs"), "start one: `palyra up`"),
+        Err(error) => bad(
+            name,
+            format!("{address} is taken, and not by this daemon: {error}"),
+            "choose another port under [listen] in config.toml",
+        ),
+    }
+}
+
+fn good(name: &str, detail: String) -> Check {
+    Check { name: name.to_owned(), state: CheckState::Good, detail, fix: None }
+}
+
+fn doubtful(name: &str, detail: &str, fix: &str) -> Check {
+    Check { name: name.to_owned(), state: CheckState::Doubtful, detail: detail.to_owned(), fix: Some(fix.to_owned()) }
+}
+
+fn bad(name: &str, detail: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check { name: name.to_owned(), state: CheckState::Bad, detail: detail.into(), fix: Some(fix.into()) }
+}

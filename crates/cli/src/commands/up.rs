@@ -1,0 +1,142 @@
+//! `palyra up` starts the daemon here, with everything in it. `palyra init` makes what it needs and starts nothing.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use palyra_daemon::{Daemon, Installation, ServeError, environment, serve_with};
+use palyra_types::{AbsolutePath, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    exit::Exit,
+    failure::Failure,
+    selection::absolute,
+    terminal::{BOLD, Terminal},
+};
+
+#[derive(Args)]
+pub(crate) struct UpArgs {
+    /// The directory that agents may work in, for a new configuration. Without it the working directory, or `palyra-workspace` in the home
+    /// directory if that is where you are.
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+}
+
+/// Starts the daemon and serves until it is told to stop.
+pub(crate) fn up(args: &UpArgs, terminal: &Terminal) -> Outcome {
+    let workspace = workspace(args)?;
+    let served = serve_with(workspace.as_ref(), Arc::new(SystemClock::new()), Arc::new(SystemEntropy), |daemon| {
+        welcome(daemon, terminal);
+    });
+    served.map(|()| Exit::Ok).map_err(|error| refused(&error))
+}
+
+/// Makes the state directory.
+pub(crate) fn init(args: &UpArgs, terminal: &Terminal) -> Outcome {
+    #[derive(Serialize)]
+    struct Made<'a> {
+        state: &'a Path,
+        workspaces: Vec<&'a str>,
+    }
+    let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
+    let workspace = workspace(args)?;
+    let made = Installation::make(&home, workspace.as_ref(), environment(), (&SystemClock::new(), &SystemEntropy));
+    let made = made.map_err(|error| refused(&error.into()))?;
+    let workspaces = made.config().workspace.iter().map(|one| one.path.as_str()).collect();
+    if terminal.json {
+        terminal.document("init", Made { state: home.path(), workspaces });
+        return Ok(Exit::Ok);
+    }
+    terminal.out(format!("state      {}", home.path().display()));
+    for path in workspaces {
+        terminal.out(format!("workspace  {path}"));
+    }
+    terminal.talk("start the daemon: `palyra up`");
+    Ok(Exit::Ok)
+}
+
+/// What a person needs to know once it serves.
+fn welcome(daemon: &Daemon, terminal: &Terminal) {
+    let app = daemon.app();
+    let link = app.console.link().map(|link| format!("http://{}/#code={}", app.local, *link.secret));
+    let config = app.gate.config();
+    if terminal.json {
+        #[derive(Serialize)]
+        struct Serving<'a> {
+            console: Option<&'a str>,
+            local: String,
+            journal: &'a Path,
+        }
+        let console = link.as_deref().ok();
+        terminal.document("up", Serving { console, local: format!("http://{}", app.local), journal: &app.journal });
+        return;
+    }
+    let line =
+        |name: &str, text: String| terminal.out(format!("{}  {text}", terminal.paint(BOLD, &format!("{name:<9}"))));
+    match link {
+        Ok(link) => line("console", format!("{link}  (works once, for five minutes; `palyra open` makes another)")),
+        Err(error) => line("console", error.to_string()),
+    }
+    line("terminal", "palyra approvals watch  (in another terminal; `palyra demo` shows it at work)".to_owned());
+    let places: Vec<_> = config.workspace.iter().map(|one| one.path.as_str()).collect();
+    let preset = toml::Value::try_from(config.policy.preset).ok().and_then(|preset| preset.as_str().map(str::to_owned));
+    let places = if places.is_empty() { "no workspace yet".to_owned() } else { places.join(", ") };
+    line("policy", format!("preset {} for agents in {places}", preset.unwrap_or_default()));
+    line("journal", app.journal.display().to_string());
+}
+
+/// The workspace that a new configuration gets.
+fn workspace(args: &UpArgs) -> Result<Option<(WorkspaceName, AbsolutePath)>, Failure> {
+    let here = match &args.workspace {
+        Some(directory) => absolute(Some(directory))?,
+        None => default_workspace()?,
+    };
+    let name: String = here
+        .file_name()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' })
+        .collect();
+    let name = name.trim_start_matches(['.', '_', '-']).to_owned();
+    let name = WorkspaceName::parse(&name).or_else(|_| WorkspaceName::parse("workspace"));
+    Ok(name.ok().map(|name| (name, here)))
+}
+
+/// Where a person is; but for their home directory, which holds what no agent should see, and for the root of the file system.
+fn default_workspace() -> Result<AbsolutePath, Failure> {
+    let here = absolute(None)?;
+    let home = env::var_os("HOME").map(PathBuf::from).and_then(|home| fs::canonicalize(home).ok());
+    let too_wide = here.as_str() == "/" || home.as_deref().is_some_and(|home| home.starts_with(here.as_str()));
+    match (too_wide, home) {
+        (false, _) => Ok(here),
+        (true, Some(home)) => {
+            let own = home.join("palyra-workspace");
+            fs::create_dir_all(&own).map_err(|error| {
+                Failure::new(
+                    Exit::Failure,
+                    "no_workspace",
+                    format!("{} cannot be made", own.display()),
+                    error.to_string(),
+                    "name a directory: `palyra up --workspace DIR`",
+                )
+            })?;
+            absolute(Some(&own))
+        }
+        (true, None) => Err(Failure::new(
+            Exit::Usage,
+            "no_workspace",
+            "the whole file system is no workspace",
+            "you are in its root, and HOME names no directory",
+            "name a directory: `palyra up --workspace DIR`",
+        )),
+    }
+}
+
+fn refused(error: &ServeError) -> Failure {
+    let help = error.advice();
+    Failure::new(Exit::Failure, "not_started", "the daemon does not start", error.to_string(), help)
+}
