@@ -1,0 +1,378 @@
+//! The `palyra` command against a real daemon: what it prints, what it exits with, and who may answer what.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on ends; the program under test is started here"
+)]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use palyra_client::Client;
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no};
+use serde_json::Value;
+
+/// What a command came to.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
+    }
+
+    fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
+        self
+    }
+}
+
+fn command(lab: &DaemonLab, args: &[&str]) -> Command {
+    let mut command = lab.palyra();
+    command.args(args).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+fn palyra(lab: &DaemonLab, args: &[&str]) -> Said {
+    Said::of(command(lab, args).output().unwrap())
+}
+
+fn spawn(lab: &DaemonLab, args: &[&str]) -> Child {
+    command(lab, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn ended(child: Child) -> Said {
+    Said::of(child.wait_with_output().unwrap())
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+const UNAME: &[&str] =
+    &["call", "process.run", "--args", r#"{"command":["uname"]}"#, "--workspace", "lab", "--as-agent"];
+
+#[test]
+fn a_call_says_what_came_of_it_by_its_exit_code() {
+    let mut lab = DaemonPlan::default().config("[approvals]\nanswer_within_seconds = 3").start();
+    let list = &["call", "fs.list", "--arg", "path=.", "--arg", "depth:=1", "--workspace", "lab"];
+    let said = palyra(&lab, list).expect(0);
+    assert!(said.out.starts_with("✔ completed  fs.list  01"), "{}", said.out);
+    assert!(said.out.contains("  receipt  record "), "{}", said.out);
+    palyra(&lab, &["call", "fs.list", "--arg", "paht=.", "--workspace", "lab"]).expect(1);
+
+    palyra(&lab, &["posture", "set", "fs.list", "disabled"]).expect(0);
+    assert_eq!(palyra(&lab, &["posture", "list"]).expect(0).out, "disabled        fs.list  global\n");
+    let said = palyra(&lab, list).expect(3);
+    assert!(said.err.starts_with("error: policy denies it\ncause: the tool is switched off"), "{}", said.err);
+    palyra(&lab, &["posture", "clear", "fs.list"]).expect(0);
+
+    let call = spawn(&lab, UNAME);
+    wait(async {
+        let owner = lab.owner();
+        let question = asked(&owner, 1).await.remove(0);
+        owner.deny(question.id, &no(&question, Some("use make"))).await.unwrap();
+    });
+    let said = ended(call).expect(4);
+    assert!(said.err.contains("said no: use make"), "{}", said.err);
+
+    let said = palyra(&lab, UNAME).expect(5);
+    assert!(said.err.contains("error: nobody answered in time"), "{}", said.err);
+
+    lab.stop();
+    let said = palyra(&lab, list).expect(6);
+    assert!(said.err.ends_with("help:  start it: `palyra up`\n"), "{}", said.err);
+}
+
+#[test]
+fn a_key_makes_a_repeated_call_the_same_call() {
+    let lab = DaemonLab::new();
+    let args = &["--json", "call", "fs.list", "--workspace", "lab", "--idempotency-key", "once"];
+    let (first, again) = (palyra(&lab, args).expect(0).json(), palyra(&lab, args).expect(0).json());
+    assert_eq!(first["data"]["id"], again["data"]["id"]);
+    assert_eq!(first["data"]["receipt"], again["data"]["receipt"]);
+}
+
+#[test]
+fn run_passes_bytes_and_codes_through_in_the_working_directory() {
+    let lab = DaemonLab::new();
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    fs::write(lab.workspace().join("bytes"), &bytes).unwrap();
+    let output = command(&lab, &["run", "--yes", "--", "cat", "bytes"]).output().unwrap();
+    assert!(output.stdout == bytes, "{} bytes came", output.stdout.len());
+    assert_eq!(output.status.code(), Some(0));
+
+    palyra(&lab, &["run", "--yes", "--", "grep", "-q", "nothing", "bytes"]).expect(1);
+    let said = palyra(&lab, &["run", "--yes", "--", "ls", "/nonexistent"]).expect(2);
+    assert!(said.err.contains("No such file"), "{}", said.err);
+    palyra(&lab, &["run", "--yes", "--timeout", "1", "--", "sleep", "60"]).expect(124);
+    let said = palyra(&lab, &["run", "--yes", "--env", "LAB=é", "--", "printenv", "LAB"]).expect(0);
+    assert_eq!(said.out, "é\n");
+
+    let mut cat = command(&lab, &["run", "--yes", "--stdin", "--", "cat"]);
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all("zwölf\n".as_bytes()).unwrap();
+    assert_eq!(ended(cat).expect(0).out, "zwölf\n");
+}
+
+#[test]
+fn run_exits_125_when_palyra_refused_and_says_why() {
+    let lab = DaemonLab::new();
+    let said = palyra(&lab, &["--json", "run", "--yes", "--", "/nonexistent"]).expect(125);
+    let report = said.json();
+    assert_eq!((&report["kind"], &report["data"]["exit_code"]), (&"run".into(), &125.into()));
+    assert_eq!(report["data"]["error"]["code"], "bad_arguments");
+    let own = lab.home().join("journal");
+    let said = palyra(&lab, &["run", "--yes", "--", "ls", own.to_str().unwrap()]).expect(125);
+    assert!(said.err.contains("[baseline.touches-state]"), "{}", said.err);
+}
+
+#[test]
+fn run_without_a_terminal_waits_for_somebody_else_and_an_interrupt_withdraws_it() {
+    let lab = DaemonLab::new();
+    let running = spawn(&lab, &["run", "--", "uname"]);
+    wait(async {
+        let owner = lab.owner();
+        let question = asked(&owner, 1).await.remove(0);
+        approve(&owner, &question).await.unwrap();
+    });
+    let said = ended(running).expect(0);
+    assert_eq!(said.out, "Linux\n");
+    assert!(said.err.contains("\nwaiting for an answer: `palyra approvals approve "), "{}", said.err);
+
+    let running = spawn(&lab, &["run", "--", "uname"]);
+    wait(async { asked(&lab.owner(), 1).await });
+    assert!(Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status().unwrap().success());
+    ended(running).expect(130);
+    let begun = Instant::now();
+    while palyra(&lab, &["--json", "approvals", "list"]).json()["data"]["approvals"] != Value::Array(Vec::new()) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the question is still there");
+    }
+    let said = palyra(&lab, &["why"]).expect(0);
+    assert!(said.out.contains("its caller is gone"), "{}", said.out);
+}
+
+#[test]
+fn a_question_is_shown_whole_and_answered_by_a_part_of_its_id() {
+    let lab = DaemonLab::new();
+    let call = r#"{"command":["uname","-s","two words \u202e","\tx "],"env":{"A":"b"},"stdin":"typed\nin"}"#;
+    let first = spawn(&lab, &["call", "process.run", "--args", call, "--workspace", "lab", "--as-agent"]);
+    let question = wait(async { asked(&lab.owner(), 1).await.remove(0) });
+    let id = question.id.to_string();
+    let shown = palyra(&lab, &["approvals", "show", &id]).expect(0).out;
+    for line in [
+        "  program       [/usr/bin/uname]\n  arguments     [-s]\n                [two words <U+202E>]\n                [<U+0009>x ]\n",
+        "  environment   A=b\n",
+        "  `stdin`       typed\n                in\n",
+        "  who           agent:local\n",
+        "baseline.execute-ask (built-in:baseline.cedar:",
+        "  may write     ",
+        "  risk          ",
+        "  answer by     ",
+        "  then valid    120 s",
+        &format!("  digest        {}\n", question.digest),
+    ] {
+        assert!(shown.contains(line), "{line}\n{shown}");
+    }
+    assert!(palyra(&lab, &["approvals", "list"]).expect(0).out.contains(&id));
+    palyra(&lab, &["approvals", "show", "XX"]).expect(1);
+    let said = palyra(&lab, &["approvals", "approve", &id[20..], "--session"]).expect(0);
+    assert!(said.err.contains("[two words <U+202E>]"), "what is answered is shown: {}", said.err);
+    assert!(said.out.starts_with(&format!("✔ approved  {id}")), "{}", said.out);
+    ended(first);
+
+    let grants = palyra(&lab, &["--json", "grants", "list"]).expect(0).json();
+    assert_eq!(grants["data"]["grants"][0]["id"], id.as_str());
+    palyra(&lab, &["grants", "end", &id[20..]]).expect(0);
+    assert_eq!(palyra(&lab, &["grants", "list"]).expect(0).out, "");
+    palyra(&lab, &["approvals", "approve", &id]).expect(1);
+    palyra(&lab, &["approvals", "approve", &id, "--fixed", "1"]).expect(2);
+}
+
+#[test]
+fn nobody_approves_their_own_call_without_a_terminal() {
+    let lab = DaemonLab::new();
+    let running = spawn(&lab, &["run", "--", "uname"]);
+    let question = wait(async { asked(&lab.owner(), 1).await.remove(0) });
+    let said = palyra(&lab, &["approvals", "approve", &question.id.to_string()]).expect(1);
+    assert!(said.err.contains("nobody approves their own call"), "{}", said.err);
+    palyra(&lab, &["approvals", "deny", &question.id.to_string(), "--message", "no"]);
+    let _ = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+    ended(running);
+}
+
+#[test]
+fn a_person_at_a_terminal_answers_with_one_letter_and_what_was_typed_before_does_not_count() {
+    let lab = DaemonLab::new();
+    let program = palyra_tests::daemon::program("palyra");
+    let line = format!("exec {} run -- uname -s", program.display());
+    let mut shell = lab.command(std::path::Path::new("script"));
+    let mut shell = shell
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut keys = shell.stdin.take().unwrap();
+    // Typed too early: it must not answer a question that was not there yet.
+    keys.write_all(b"a\n").unwrap();
+    let mut screen = shell.stdout.take().unwrap();
+    let mut seen = String::new();
+    let mut read_until = |text: &str| {
+        let mut piece = [0; 1024];
+        while !seen.contains(text) {
+            let count = screen.read(&mut piece).unwrap_or(0);
+            assert!(count > 0, "the screen ended without `{text}`:\n{seen}");
+            seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+        let end = seen.find(text).unwrap() + text.len();
+        seen.drain(..end);
+    };
+    read_until("say why > ");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(wait(pending(&lab.owner())), 1, "what was typed before has answered");
+    keys.write_all(b"nonsense\n").unwrap();
+    read_until("nonsense");
+    read_until("say why > ");
+    std::thread::sleep(Duration::from_millis(100));
+    keys.write_all(b"a\n").unwrap();
+    read_until("approved");
+    read_until("Linux");
+    drop(keys);
+    assert_eq!(shell.wait().unwrap().code(), Some(0));
+}
+
+async fn pending(owner: &Client) -> usize {
+    owner.approvals(&palyra_api::approval::ApprovalQuery::default()).await.unwrap().approvals.len()
+}
+
+#[test]
+fn watch_misses_nothing_while_the_daemon_is_away() {
+    let mut lab = DaemonLab::new();
+    let mut watch = spawn(&lab, &["--json", "approvals", "watch"]);
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap()["data"].clone();
+    let accept = [UNAME, &["--accept"]].concat();
+    palyra(&lab, &accept).expect(0);
+    let first = next();
+    assert_eq!(first["state"], "pending");
+    lab.stop();
+    lab.start();
+    let id = first["id"].as_str().unwrap().to_owned();
+    palyra(&lab, &["approvals", "deny", &id]).expect(0);
+    palyra(&lab, &accept).expect(0);
+    let (denied, second) = (next(), next());
+    assert_eq!((&denied["id"], &denied["state"]), (&first["id"], &"denied".into()));
+    assert_eq!(second["state"], "pending");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn a_refusal_explains_itself() {
+    let lab = DaemonLab::new();
+    assert_eq!(palyra(&lab, &["why"]).expect(0).out, "no call was refused lately\n");
+    let own = format!(r#"{{"command":["ls","{}"]}}"#, lab.home().display());
+    let said = palyra(&lab, &["call", "process.run", "--args", &own, "--workspace", "lab", "--as-agent"]).expect(3);
+    let call = said.err.split('`').nth(1).unwrap().strip_prefix("palyra explain ").unwrap();
+    let (why, explained) = (palyra(&lab, &["why"]).expect(0), palyra(&lab, &["explain", &call[16..]]).expect(0));
+    assert_eq!(why.out, explained.out);
+    for line in ["    forbidden by baseline.touches-state (built-in:baseline.cedar:", "    who can change that: nobody"]
+    {
+        assert!(why.out.contains(line), "{}", why.out);
+    }
+}
+
+#[test]
+fn a_journal_is_verified_without_a_daemon_and_a_changed_one_is_told() {
+    let mut lab = DaemonLab::new();
+    palyra(&lab, &["call", "fs.list", "--workspace", "lab"]).expect(0);
+    let said = palyra(&lab, &["journal", "tail", "-n", "2"]).expect(0);
+    assert_eq!(said.out.lines().count(), 2, "{}", said.out);
+    let proof = palyra(&lab, &["--json", "journal", "prove", "2"]).expect(0).json();
+    assert_eq!(proof["data"]["record"]["seq"], 2);
+    palyra(&lab, &["journal", "prove", "99999"]).expect(1);
+
+    let bundle = lab.workspace().join("bundle.jsonl");
+    let bundle = bundle.to_str().unwrap();
+    palyra(&lab, &["journal", "export", "--output", bundle]).expect(0);
+    palyra(&lab, &["journal", "export", "--output", bundle]).expect(1);
+    palyra(&lab, &["journal", "verify", "--bundle", bundle]).expect(0);
+    let text = fs::read_to_string(bundle).unwrap();
+    fs::write(bundle, text.replacen("tool.decided", "tool.decidet", 1)).unwrap();
+    let said = palyra(&lab, &["--json", "journal", "verify", "--bundle", bundle]).expect(7);
+    assert_eq!(said.json()["data"]["ok"], false);
+
+    palyra(&lab, &["journal", "verify"]).expect(0);
+    lab.stop();
+    let said = palyra(&lab, &["journal", "verify"]).expect(0);
+    assert!(said.out.starts_with("✔ it is what was written: "), "{}", said.out);
+    let other = DaemonLab::new();
+    let key = other.journal().join("verify.key");
+    let said = palyra(&lab, &["journal", "verify", "--key", key.to_str().unwrap()]).expect(7);
+    assert!(said.out.starts_with("✖ it is not what was written: record 0 "), "{}", said.out);
+}
+
+#[test]
+fn a_candidate_is_tried_on_what_was_decided_newly_allowed_first() {
+    let lab = DaemonLab::new();
+    palyra(&lab, &["run", "--yes", "--", "uname"]).expect(0);
+    let rule = r#"@id("all") permit (principal, action == Palyra::Action::"tool.execute", resource);"#;
+    fs::write(lab.workspace().join("rule.cedar"), rule).unwrap();
+    let said = palyra(&lab, &["policy", "replay", "rule.cedar"]).expect(0);
+    assert!(said.out.starts_with("▲▲ newly allowed (1, 1 calls)\n"), "{}", said.out);
+    palyra(&lab, &["policy", "replay", "rule.cedar", "--exit-code"]).expect(1);
+}
+
+#[test]
+fn whoever_else_sits_on_the_port_is_sent_nothing() {
+    let (lab, other) = (DaemonLab::new(), DaemonLab::new());
+    let mut command = command(&lab, &["tools"]);
+    let said = Said::of(command.env("PALYRA_LISTEN__CONTROL", other.control().to_string()).output().unwrap()).expect(6);
+    assert!(said.err.starts_with("error: nothing was sent to whoever listens there\n"), "{}", said.err);
+}
+
+#[test]
+fn the_demo_is_real_for_root_and_for_an_ordinary_user() {
+    for lab in [DaemonLab::new(), DaemonPlan::default().ordinary_user().start()] {
+        let said = palyra(&lab, &["demo"]).expect(0);
+        for line in
+            ["✔ it ran", "Linux", "[baseline.touches-state]", "1 of 1 calls", "✔ verified ", "  receipt  record "]
+        {
+            assert!(said.out.contains(line), "{line}\n{}\n{}", said.out, said.err);
+        }
+        let report = palyra(&lab, &["--json", "demo", "--yes"]).expect(0).json();
+        assert_eq!(report["data"]["denied"]["error"]["code"], "denied_by_policy");
+        assert_eq!(report["data"]["budget"]["code"], "budget_exceeded");
+    }
+}
+
+#[test]
+fn lists_and_links_are_there_for_people_and_programs() {
+    let lab = DaemonLab::new();
+    assert!(palyra(&lab, &["tools"]).expect(0).out.contains("process.run  "));
+    let workspaces = palyra(&lab, &["--json", "workspaces"]).expect(0).json();
+    assert_eq!(workspaces["data"]["workspaces"][0]["name"], "lab");
+    let link = palyra(&lab, &["open"]).expect(0).out;
+    assert!(link.starts_with(&format!("http://{}/#", lab.local())), "{link}");
+    let status = palyra(&lab, &["status"]).expect(0).out;
+    assert_eq!(status, format!("ok {} at http://{}\n", env!("CARGO_PKG_VERSION"), lab.local()));
+}
