@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Args;
+use palyra_daemon::config::SECTIONS;
 use palyra_policy::{
     PolicyEvaluationConfig, Preset, Snapshot, SourceFile,
     directory::{read_policies, read_text},
@@ -119,18 +120,13 @@ struct WorkspaceEntry {
     path: AbsolutePath,
 }
 
-/// The sections of the configuration that belong to other parts of Palyra.
-const OTHER_SECTIONS: &[&str] =
-    &["listen", "sandbox", "egress", "approvals", "budget", "calls", "journal", "log", "vault", "provider", "mcp"];
-
 impl ConfigFile {
     fn read(path: &Path) -> Result<Self, Failure> {
         let text = read_text(path)?;
         let name = path.display().to_string();
         let file: Self = toml::from_str(&text).map_err(|error| refused(&name, &error.to_string()))?;
-        if let Some(unknown) = file.rest.keys().find(|key| !OTHER_SECTIONS.contains(&key.as_str())) {
-            let known: Vec<_> = ["policy", "workspace"].iter().chain(OTHER_SECTIONS).copied().collect();
-            let hint = nearest(unknown, &known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        if let Some(unknown) = file.rest.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
+            let hint = nearest(unknown, SECTIONS).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             return Err(refused(&name, &format!("unknown section or key `{unknown}`{hint}")));
         }
         Ok(Self { name, ..file })

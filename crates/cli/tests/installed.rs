@@ -55,6 +55,14 @@ fn a_configuration_without_policies_counts() {
 }
 
 #[test]
+fn a_section_that_is_for_the_daemon_alone_is_passed_over() {
+    let home = tempfile::tempdir().unwrap();
+    let sections = "[journal]\nkeep_bytes = 1000000000\n[log]\nlevel = \"debug\"\n[policy]\npreset = \"observe\"\n";
+    fs::write(home.path().join("config.toml"), sections).unwrap();
+    assert_eq!(verdict(&explain(home.path(), TRUE)), "deny");
+}
+
+#[test]
 fn own_rules_stand_beside_the_preset_and_none_leaves_it_out() {
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("policies")).unwrap();
