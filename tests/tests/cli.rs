@@ -177,6 +177,7 @@ fn a_question_is_shown_whole_and_answered_by_a_part_of_its_id() {
     let question = wait(async { asked(&lab.owner(), 1).await.remove(0) });
     let id = question.id.to_string();
     let shown = palyra(&lab, &["approvals", "show", &id]).expect(0).out;
+    assert!(!shown.contains("<U+003C>"), "nothing is made visible twice: {shown}");
     for line in [
         "  program       [/usr/bin/uname]\n  arguments     [-s]\n                [two words <U+202E>]\n                [<U+0009>x ]\n",
         "  environment   A=b\n",

@@ -7,7 +7,7 @@ use palyra_client::ClientError;
 use palyra_policy::{DataError, DocumentError, Finding, LoadError, suite::SuiteError};
 use palyra_types::{id::CallId, visible::visible_block};
 
-use crate::exit::Exit;
+use crate::{exit::Exit, terminal::shown_block};
 
 /// A failed command.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl Failure {
             }
             (_, help) => help.clone().unwrap_or_default(),
         };
-        let failure = Self::new(exit, "refused", what, &error.message, help);
-        Self { code: error.code.clone().into(), call: error.call, ..failure }
+        let failure = Self::new(exit, "refused", what, "", "");
+        Self { code: error.code.clone().into(), cause: shown_block(&error.message), help, call: error.call, ..failure }
     }
 }
 

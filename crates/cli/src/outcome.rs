@@ -6,7 +6,7 @@ use palyra_types::visible::{visible, visible_block};
 
 use crate::{
     exit::Exit,
-    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT},
+    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown},
 };
 
 /// Prints a call: what was proposed, what was decided, and what came of it.
@@ -25,7 +25,7 @@ pub(crate) fn call(call: &Call, terminal: &Terminal) {
         block("  arguments", &serde_json::to_string_pretty(&proposed.args).unwrap_or_default(), terminal);
     }
     if let Some(decided) = &call.decided {
-        terminal.out(format!("  decided  {}  {}", terminal.verdict_word(&decided.verdict), visible(&decided.reason)));
+        terminal.out(format!("  decided  {}  {}", terminal.verdict_word(&decided.verdict), shown(&decided.reason)));
         for policy in &decided.policies {
             let place = terminal.paint(DIM, &format!("({})", visible(&policy.location)));
             terminal.out(format!("    {} {place}", terminal.paint(BOLD, &visible(&policy.id))));
@@ -35,9 +35,9 @@ pub(crate) fn call(call: &Call, terminal: &Terminal) {
         terminal.out(format!("  asked    {approval}"));
     }
     if let Some(refusal) = &call.refusal {
-        terminal.out(format!("  refused  {} ({})", visible(&refusal.message), visible(&refusal.code)));
+        terminal.out(format!("  refused  {} ({})", shown(&refusal.message), visible(&refusal.code)));
         if let Some(help) = &refusal.help {
-            terminal.out(format!("           {}", visible(help)));
+            terminal.out(format!("           {}", shown(help)));
         }
     }
     output(call.output.as_ref(), terminal);
@@ -74,7 +74,7 @@ pub(crate) fn ending(receipt: &Receipt) -> String {
         (None, Some(signal)) => format!(", signal {signal}"),
         (None, None) => String::new(),
     };
-    let detail = receipt.detail().map(|detail| format!(": {}", visible(detail)));
+    let detail = receipt.detail().map(|detail| format!(": {}", shown(detail)));
     format!("{}{how}{}", visible(receipt.ending()), detail.unwrap_or_default())
 }
 

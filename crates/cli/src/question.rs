@@ -8,7 +8,7 @@ use palyra_api::{
 use palyra_types::visible::{visible, visible_block};
 use serde_json::Value;
 
-use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT};
+use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown};
 
 /// How text is painted where the question is shown.
 pub(crate) type Paint<'a> = &'a dyn Fn(Style, &str) -> String;
@@ -20,7 +20,7 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     page.lines.push(format!(
         "{} {}  {}",
         paint(WAIT, "?"),
-        paint(BOLD, &visible(&approval.summary)),
+        paint(BOLD, &shown(&approval.summary)),
         paint(DIM, &approval.id.to_string())
     ));
     let behalf = approval.on_behalf_of.as_deref().map(|user| format!(" on behalf of {}", visible(user)));
@@ -37,9 +37,9 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     page.containment(&approval.plan);
     page.field("risk", &paint(style, &format!("{glyph} {}", visible(&approval.risk.level))));
     for reason in &approval.risk.reasons {
-        page.more(&visible(reason));
+        page.more(&shown(reason));
     }
-    page.field("asks because", &visible(&approval.reason));
+    page.field("asks because", &shown(&approval.reason));
     for policy in &approval.policies {
         page.policy(policy);
     }
@@ -72,12 +72,13 @@ pub(crate) fn answered(answer: &Answered, paint: Paint<'_>) -> String {
     let mut line = format!("{}  {}", paint(style, &format!("{glyph} {}", state(answer.state))), answer.id);
     let mut add = |word: &str, text: Option<&str>| {
         if let Some(text) = text {
-            line.push_str(&format!(", {word}{}", visible(text)));
+            line.push_str(&format!(", {word}{}", shown(text)));
         }
     };
     add("by ", answer.by.as_deref());
     add("covers ", answer.covers.as_deref());
-    add("told: ", answer.message.as_deref());
+    let message = answer.message.as_deref().map(visible);
+    add("told: ", message.as_deref());
     add("", answer.cause.as_deref());
     let until = answer.valid_until.map(|until| until.to_string());
     add("has to start by ", until.as_deref());
@@ -212,7 +213,7 @@ impl Page<'_> {
         let tier = plan.tier.as_deref().map_or("none; the daemon does it itself".to_owned(), visible);
         let egress = plan.egress.as_deref().map(|egress| format!(", egress {}", visible(egress)));
         self.field("tier", &format!("{tier}{}", egress.unwrap_or_default()));
-        self.field("may write", &visible(&plan.writes));
+        self.field("may write", &shown(&plan.writes));
         self.list("hosts", plan.hosts.iter().map(String::as_str));
         if !plan.secrets.is_empty() {
             self.list("secrets", plan.secrets.iter().map(String::as_str));

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    terminal::{BAD, BOLD, DIM, Terminal, WAIT},
+    terminal::{BAD, BOLD, DIM, Terminal, WAIT, shown},
 };
 
 /// A failure: the places first, then what, why and what next.
@@ -92,7 +92,7 @@ pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
         terminal.verdict_word(&explanation.verdict),
         visible(&explanation.principal),
         terminal.paint(BOLD, &visible(&explanation.action)),
-        visible(&explanation.resource)
+        shown(&explanation.resource)
     ));
     for reason in &explanation.reasons {
         self::reason(reason, terminal);
@@ -120,7 +120,7 @@ pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
 fn reason(reason: &Reason, terminal: &Terminal) {
     let policy = reason.policy.as_deref().map(|policy| format!(" {}", terminal.paint(BOLD, &visible(policy))));
     let place = reason.location.as_deref().map(|location| format!(" {}", place(location, terminal)));
-    let title = visible(&reason.title);
+    let title = shown(&reason.title);
     terminal.out(format!("    {title}{}{}", policy.unwrap_or_default(), place.unwrap_or_default()));
     if let Some(why) = &reason.why {
         terminal.out(format!("      because {}", visible(why)));
@@ -128,16 +128,16 @@ fn reason(reason: &Reason, terminal: &Terminal) {
 }
 
 fn near_miss(miss: &NearMiss, terminal: &Terminal) {
-    terminal.out(format!("      {} {}", visible(&miss.policy), place(&miss.location, terminal)));
-    terminal.out(format!("        requires  {}", visible(&miss.required)));
-    terminal.out(format!("        but       {}", visible(&miss.actual)));
+    terminal.out(format!("      {} {}", shown(&miss.policy), place(&miss.location, terminal)));
+    terminal.out(format!("        requires  {}", shown(&miss.required)));
+    terminal.out(format!("        but       {}", shown(&miss.actual)));
     if let Some(hint) = &miss.hint {
-        terminal.out(format!("        so        {}", visible(hint)));
+        terminal.out(format!("        so        {}", shown(hint)));
     }
 }
 
 fn place(location: &str, terminal: &Terminal) -> String {
-    terminal.paint(DIM, &format!("({})", visible(location)))
+    terminal.paint(DIM, &format!("({})", shown(location)))
 }
 
 /// Longest line of source that is shown whole.

@@ -112,6 +112,17 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 /// A heading.
 pub(crate) const BOLD: Style = Style::new().bold();
 
+/// Text that the daemon has made visible already. It is not made visible twice, which would spell out the marks themselves; if it hides
+/// something all the same, it is.
+pub(crate) fn shown(text: &str) -> String {
+    if text.chars().any(is_hidden) { visible(text) } else { text.to_owned() }
+}
+
+/// The same for several lines.
+pub(crate) fn shown_block(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
+}
+
 /// JSON whose hidden characters are spelt as escapes: the same document, and harmless on a terminal.
 fn escape_hidden(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
@@ -136,6 +147,12 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_made_visible_is_shown_as_it_is_and_nothing_is_hidden() {
+        assert_eq!(shown("rm <U+202E> x"), "rm <U+202E> x");
+        assert_eq!(shown("rm \u{202e} <U+0020>"), "rm <U+202E> <U+003C>U+0020>");
+    }
 
     #[test]
     fn a_document_hides_nothing_and_says_the_same() {

@@ -23,7 +23,7 @@ use crate::{
     failure::Failure,
     follow::{Answering, Follow, Followed},
     keyboard, outcome, report,
-    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT},
+    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown},
 };
 
 #[derive(Args)]
@@ -217,13 +217,13 @@ impl Demo<'_> {
     fn decided(&self, call: &Call) {
         if let Some(decided) = &call.decided {
             let verdict = self.terminal.verdict_word(&decided.verdict);
-            let reason = palyra_types::visible::visible(&decided.reason);
+            let reason = shown(&decided.reason);
             self.show(|| self.terminal.out(format!("  {verdict}  {reason}")));
         }
     }
 
     fn refused(&self, error: &ErrorDetail) {
-        let text = palyra_types::visible::visible(&error.message);
+        let text = shown(&error.message);
         self.show(|| self.terminal.out(format!("  {}  {text}", self.terminal.paint(BAD, "✖ refused"))));
     }
 

@@ -10,7 +10,7 @@ use crate::{
     connection::{block_on, owner},
     exit::Exit,
     failure::Failure,
-    terminal::{BOLD, DIM, Terminal},
+    terminal::{BOLD, DIM, Terminal, shown},
 };
 
 #[derive(Subcommand)]
@@ -42,7 +42,7 @@ async fn list(client: &Client, terminal: &Terminal) -> Outcome {
     }
     for grant in &grants.grants {
         let Grant { id, session, principal, tool, covers, by, until, uses } = grant;
-        let (covers, principal, by) = (visible(covers), visible(principal), visible(by));
+        let (covers, principal, by) = (shown(covers), visible(principal), visible(by));
         terminal.out(format!("{}  {tool}  {covers}", terminal.paint(BOLD, &id.to_string())));
         let until = until.map_or_else(|| "the machine starts anew".to_owned(), |until| until.to_string());
         let more = format!("    for {principal} in session {session} · by {by} · until {until} · used {uses} times");

@@ -14,7 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     outcome, report,
-    terminal::{DIM, Terminal, WAIT},
+    terminal::{DIM, Terminal, WAIT, shown},
 };
 
 #[derive(Args)]
@@ -66,8 +66,8 @@ fn show(explanation: &CallExplanation, terminal: &Terminal) {
         return;
     }
     terminal.out(format!("call {}", explanation.call));
-    terminal.out(terminal.paint(DIM, &visible(&explanation.what)));
-    terminal.out(format!("{}  then: {}", terminal.verdict_word(&explanation.decided), visible(&explanation.reason)));
+    terminal.out(terminal.paint(DIM, &shown(&explanation.what)));
+    terminal.out(format!("{}  then: {}", terminal.verdict_word(&explanation.decided), shown(&explanation.reason)));
     if !explanation.same_policies {
         let verdict = visible(&explanation.verdict);
         terminal.out(terminal.paint(WAIT, &format!("! the policies have changed since; now it would be: {verdict}")));

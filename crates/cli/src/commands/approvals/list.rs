@@ -8,7 +8,7 @@ use crate::{
     Outcome,
     exit::Exit,
     question::duration,
-    terminal::{BOLD, DIM, Terminal, WAIT},
+    terminal::{BOLD, DIM, Terminal, WAIT, shown},
 };
 
 pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
@@ -22,7 +22,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
             "{} {}  {}",
             terminal.paint(WAIT, "?"),
             terminal.paint(BOLD, &approval.id.to_string()),
-            visible(&approval.summary)
+            shown(&approval.summary)
         ));
         terminal.out(terminal.paint(
             DIM,

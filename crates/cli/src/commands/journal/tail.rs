@@ -135,5 +135,10 @@ fn gist(body: &Value) -> String {
             .and_then(Value::as_str)
             .map(|text| format!("{key} {}", visible(text)))
     };
-    words.iter().filter_map(|key| find(key)).collect::<Vec<_>>().join(", ")
+    // An attestation is the first line of a signed note.
+    let attested = body.get("note").and_then(Value::as_str).and_then(|note| note.lines().next());
+    let attested = attested.and_then(|line| serde_json::from_str::<Value>(line).ok());
+    let ending = attested.as_ref().and_then(|attested| attested.get("ending")?.as_str());
+    let ending = ending.map(|ending| format!("ending {}", visible(ending)));
+    words.iter().filter_map(|key| find(key)).chain(ending).collect::<Vec<_>>().join(", ")
 }

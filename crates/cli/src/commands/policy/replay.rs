@@ -11,7 +11,7 @@ use crate::{
     Outcome,
     connection::{block_on, owner},
     exit::Exit,
-    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT},
+    terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown},
 };
 
 #[derive(Args)]
@@ -71,10 +71,10 @@ fn show(report: &ReplayReport, terminal: &Terminal) {
         let times: u64 = flips.iter().map(|flip| flip.times).sum();
         terminal.out(terminal.paint(style, &format!("{glyph} {} ({}, {times} calls)", visible(change), flips.len())));
         for flip in flips {
-            terminal.out(format!("  {}", visible(&flip.what)));
+            terminal.out(format!("  {}", shown(&flip.what)));
             let plan = flip.plan.as_deref().map(|plan| format!(" in {}", visible(plan))).unwrap_or_default();
             let (before, after) = (visible(&flip.before), visible(&flip.after));
-            terminal.out(terminal.paint(DIM, &format!("      {before} → {after}, {}", visible(&flip.reason))));
+            terminal.out(terminal.paint(DIM, &format!("      {before} → {after}, {}", shown(&flip.reason))));
             terminal.out(terminal.paint(
                 DIM,
                 &format!("      for {}{plan}, {} times, such as {}", visible(&flip.who), flip.times, flip.call),
