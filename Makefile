@@ -45,7 +45,7 @@ policy-test: setup ## Run the policy tests in policies/tests and check the polic
 	$(TARGET_DIR)/debug/palyra policy fmt --check policies/baseline.cedar policies/presets
 	$(TARGET_DIR)/debug/palyra policy test policies/tests
 
-bench: setup ## Measure, each figure next to its floor
+bench: dist ## Measure, each figure next to its floor
 	cargo bench --locked -p palyra-benches
 
 deny: setup ## Check dependencies with cargo-deny: architecture, licences, sources
@@ -53,7 +53,7 @@ deny: setup ## Check dependencies with cargo-deny: architecture, licences, sourc
 	cargo deny --locked check --allow unused-wrapper bans licenses sources
 
 dist: setup ## Build what is shipped: link-time optimisation, no symbols
-	cargo build --profile dist --locked
+	cargo build --profile dist --locked -p palyra-cli -p palyra-daemon
 
 clean: ## Delete everything that was built
 	cargo clean
