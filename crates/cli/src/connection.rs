@@ -43,6 +43,13 @@ impl Connection {
         Endpoint::parse(&format!("http://{}", self.0.local())).map_err(|error| unusable(&error))
     }
 
+    /// Sets the PIN that shows that a person is there.
+    pub(crate) fn set_presence(&self, pin: &str) -> Result<(), Failure> {
+        self.0.set_presence(pin).map_err(|error| {
+            Failure::new(Exit::Failure, "no_pin", "the PIN is not set", error.to_string(), error.advice())
+        })
+    }
+
     /// Where the journal is.
     pub(crate) fn journal(&self) -> PathBuf {
         self.0.journal()

@@ -39,44 +39,11 @@ impl fmt::Debug for Bearer {
 #[error("a credential is 1 to {MAX_BEARER} visible ASCII characters")]
 pub struct BearerError;
 
-/// Makes a call that is proposed again the same call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyKey(String);
-
-impl IdempotencyKey {
-    /// Reads a key.
-    ///
-    /// # Errors
-    /// When it is not 1 to 255 visible ASCII characters.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if is_visible(text, MAX_KEY) { Ok(Self(text.to_owned())) } else { Err(KeyError) }
-    }
-
-    /// The key.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::str::FromStr for IdempotencyKey {
-    type Err = KeyError;
-    fn from_str(text: &str) -> Result<Self, KeyError> {
-        Self::parse(text)
-    }
-}
-
-/// Why a key was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an idempotency key is 1 to {MAX_KEY} visible ASCII characters")]
-pub struct KeyError;
-
 fn is_visible(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 const MAX_BEARER: usize = 4096;
-const MAX_KEY: usize = 255;
 
 #[cfg(test)]
 mod tests {
@@ -88,9 +55,6 @@ mod tests {
         assert_eq!(format!("{bearer:?} {:?}", bearer.header().unwrap()), "Bearer Sensitive");
         for text in ["", "two words", "a\r\nx: y", "é"] {
             assert!(Bearer::parse(text).is_err(), "{text:?}");
-            assert!(IdempotencyKey::parse(text).is_err(), "{text:?}");
         }
-        assert!(IdempotencyKey::parse(&"k".repeat(255)).is_ok());
-        assert!(IdempotencyKey::parse(&"k".repeat(256)).is_err());
     }
 }

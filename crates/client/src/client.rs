@@ -9,11 +9,12 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use palyra_api::ErrorBody;
+use palyra_types::IdempotencyKey;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time;
 
 use crate::{
-    bearer::{Bearer, IdempotencyKey},
+    bearer::Bearer,
     connection::{Connections, InUse},
     endpoint::Endpoint,
     error::ClientError,

@@ -23,10 +23,11 @@ mod stream;
 mod told;
 mod transport;
 
-pub use bearer::{Bearer, BearerError, IdempotencyKey, KeyError};
+pub use bearer::{Bearer, BearerError};
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
+pub use palyra_types::IdempotencyKey;
 pub use routes::Proposed;
 pub use stream::EventStream;
 pub use told::{Told, Which};

@@ -15,10 +15,9 @@ use palyra_api::{
     run::{NewRun, Run},
     tool::{PosturePlace, PostureSetting, Postures, Tools, Workspaces},
 };
-use palyra_types::id::{ApprovalId, CallId, RunId};
+use palyra_types::id::{ApprovalId, CallId, IdempotencyKey, RunId};
 
 use crate::{
-    bearer::IdempotencyKey,
     client::{Ask, Client, Wait, read, refusal},
     error::ClientError,
     query::with_query,

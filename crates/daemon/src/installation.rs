@@ -21,6 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use palyra_gate::PresencePin;
 use palyra_types::{AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, entropy::NoEntropy};
 use zeroize::Zeroizing;
 
@@ -161,6 +162,18 @@ impl Installation {
         }
     }
 
+    /// Sets the PIN that shows that a person is there. The next daemon asks for it, where the configuration says so.
+    ///
+    /// # Errors
+    /// When the PIN is too short, or its hash cannot be kept.
+    pub fn set_presence(&self, pin: &str) -> Result<(), InstallationError> {
+        let hash = Zeroizing::new(PresencePin::hash(pin).map_err(|error| InstallationError::Pin(error.to_string()))?);
+        let path = self.home.path().join(IDENTITY).join(PRESENCE);
+        let beside = path.with_extension("set");
+        let _ = fs::remove_file(&beside);
+        write_new(&beside, hash.as_bytes()).and_then(|()| fs::rename(&beside, &path)).map_err(at(&path))
+    }
+
     /// Where the journal is.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
@@ -296,6 +309,9 @@ pub enum InstallationError {
         /// What the system says.
         error: String,
     },
+    /// A PIN that cannot be used.
+    #[error("{0}")]
+    Pin(String),
     /// No randomness for a credential.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
@@ -314,6 +330,7 @@ impl InstallationError {
             Self::WrongKind(path) => format!("look at it, then move it away: {}", path.display()),
             Self::Unnameable(_) => "set PALYRA_HOME to an absolute path in UTF-8".to_owned(),
             Self::Disk { .. } => "check who owns the state directory, or name another one with PALYRA_HOME".to_owned(),
+            Self::Pin(_) => "choose another one".to_owned(),
             Self::NoEntropy(_) => "the system gives no random numbers; try again".to_owned(),
         }
     }
@@ -381,6 +398,19 @@ mod tests {
         fs::remove_file(&token).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &token).unwrap();
         assert!(matches!(Installation::find(&home, []), Err(InstallationError::WrongKind(_))));
+    }
+
+    #[test]
+    fn a_pin_is_kept_as_its_hash_and_can_be_set_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = make(&home(directory.path())).unwrap();
+        assert_eq!(made.presence(), Ok(None));
+        assert!(matches!(made.set_presence("12345"), Err(InstallationError::Pin(_))));
+        for pin in ["482913", "918273"] {
+            made.set_presence(pin).unwrap();
+            let kept = made.presence().unwrap().unwrap();
+            assert!(kept.starts_with("$argon2id$") && !kept.contains(pin), "{}", *kept);
+        }
     }
 
     #[test]

@@ -540,7 +540,7 @@ impl AnswerError {
             Self::Own => "let somebody else answer, or answer at a terminal yourself".to_owned(),
             Self::Policy(_) => "ask an owner, admin or operator".to_owned(),
             Self::PinNeeded => "unlock with your PIN and answer again".to_owned(),
-            Self::NoPin => "set one, or set `presence = \"none\"` under [approvals]".to_owned(),
+            Self::NoPin => "set one with `palyra approvals pin` and start the daemon anew, or set `presence = \"none\"` under [approvals]".to_owned(),
             Self::Presence(_) => "try again with the right PIN".to_owned(),
             Self::Pattern(_) => "approve it exactly instead".to_owned(),
             Self::Timebox { .. } => "choose another time".to_owned(),

@@ -2,6 +2,7 @@
 
 mod answer;
 mod list;
+mod pin;
 mod watch;
 
 use clap::Subcommand;
@@ -33,9 +34,14 @@ pub(crate) enum ApprovalsCommand {
     Deny(answer::DenyArgs),
     /// Follow questions as they come, and answer them at the terminal.
     Watch,
+    /// Set the PIN that shows that a person is there. Read from the terminal, or from standard input. Needs no daemon.
+    Pin,
 }
 
 pub(crate) fn run(command: ApprovalsCommand, terminal: &Terminal) -> Outcome {
+    if matches!(command, ApprovalsCommand::Pin) {
+        return block_on(pin::run(terminal));
+    }
     let client = owner()?;
     block_on(async {
         match command {
@@ -44,6 +50,7 @@ pub(crate) fn run(command: ApprovalsCommand, terminal: &Terminal) -> Outcome {
             ApprovalsCommand::Approve(args) => answer::approve(&client, &args, terminal).await,
             ApprovalsCommand::Deny(args) => answer::deny(&client, &args, terminal).await,
             ApprovalsCommand::Watch => watch::run(&client, terminal).await,
+            ApprovalsCommand::Pin => pin::run(terminal).await,
         }
     })
 }

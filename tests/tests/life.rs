@@ -1,0 +1,218 @@
+//! The daemon's life: starts only when all is in order, reloads all or nothing, drains, and leaves everything attested.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on ends, and it starts the program that is tested"
+)]
+
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt, process::Stdio, time::Duration};
+
+use palyra_api::{call::CallState, journal::RecordQuery};
+use palyra_client::ClientError;
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, over, program, tool};
+use serde_json::json;
+
+/// Lets `sleep` run unasked.
+const SLEEP: &str = r#"
+@id("sleep") permit (principal, action == Palyra::Action::"tool.execute", resource)
+when { context has process && context.process.name == "sleep" };
+"#;
+
+/// What a daemon says that does not start.
+fn refused(lab: &DaemonLab) -> String {
+    let told = lab.command(&program("palyrad")).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(told.status.code(), Some(1));
+    String::from_utf8(told.stderr).unwrap()
+}
+
+#[test]
+fn a_state_directory_that_others_can_reach_keeps_it_from_starting() {
+    let lab = DaemonPlan::default().make();
+    fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = refused(&lab);
+    assert!(said.contains("has mode 0755") && said.contains("help:  chmod 700"), "{said}");
+}
+
+#[test]
+fn a_port_that_is_taken_keeps_it_from_starting() {
+    let lab = DaemonPlan::default().make();
+    let squatter = TcpListener::bind(lab.local()).unwrap();
+    let said = refused(&lab);
+    assert!(said.contains("cannot be had") && said.contains("[listen]"), "{said}");
+    drop(squatter);
+}
+
+#[test]
+fn a_second_daemon_on_the_same_state_does_not_start() {
+    let lab = DaemonLab::new();
+    let said = refused(&lab);
+    assert!(said.contains("error: the daemon does not start"), "{said}");
+    let mut other = lab.command(&program("palyrad"));
+    other.env("PALYRA_LISTEN__LOCAL", "127.0.0.1:19997").env("PALYRA_LISTEN__CONTROL", "127.0.0.1:19998");
+    let told = other.output().unwrap();
+    assert_eq!(told.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&told.stderr).contains("another process uses the journal"),
+        "{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
+}
+
+#[test]
+fn what_is_configured_wrongly_keeps_it_from_starting_and_says_where() {
+    for (config, expected) in [
+        ("[lisen]\n", "did you mean `listen`?"),
+        ("[budget]\ncals = 1\n", "unknown field `cals`"),
+        ("[policy]\npreset = \"bold\"\n", "bold"),
+        ("nonsense", "makes no sense"),
+        ("[log]\nlevel = \"=,=\"\n", "[log]"),
+    ] {
+        let said = refused(&DaemonPlan::default().config(config).make());
+        assert!(said.contains(expected) && said.contains("help:"), "{said}");
+    }
+    let said = refused(&DaemonPlan::default().policies("bad.cedar", "permit (principal, action, resource)").make());
+    assert!(said.contains("bad.cedar:1") && said.contains("palyra policy check"), "{said}");
+}
+
+#[tokio::test]
+async fn a_reload_puts_new_rules_in_force_and_a_bad_one_leaves_the_old_ones() {
+    let lab = DaemonLab::new();
+    let (owner, agent) = (lab.owner(), lab.agent());
+    let before = owner.policy().await.unwrap();
+    let waiting = agent.propose(&accepted(command(["sleep", "0"])), None).await.unwrap();
+    assert_eq!(waiting.state, CallState::Waiting);
+    fs::write(lab.home().join("policies/sleep.cedar"), SLEEP).unwrap();
+    lab.signal("HUP");
+    until_policies(&owner, |digest| digest != before.digest.to_string()).await;
+    let ran = agent.propose(&command(["sleep", "0"]), None).await.unwrap();
+    assert_eq!(ran.receipt.unwrap().ending(), "completed");
+
+    let good = owner.policy().await.unwrap().digest;
+    fs::write(lab.home().join("policies/bad.cedar"), "permit (").unwrap();
+    let error = owner.reload().await.unwrap_err();
+    let ClientError::Refused { status, error } = error else { panic!("{error}") };
+    assert_eq!((status, error.code.as_str()), (422, "policies_invalid"));
+    let after = owner.policy().await.unwrap();
+    assert_eq!(after.digest, good);
+    assert!(after.refused.unwrap().contains("bad.cedar"));
+    let readiness = lab.stranger().readiness().await.unwrap();
+    assert!(readiness.ready && readiness.checks.iter().any(|check| check.detail.contains("not in force")));
+    // Both are journalled.
+    let records = owner.records(&RecordQuery::default()).await.unwrap().records;
+    let told: Vec<_> = records.iter().filter(|record| record.kind == "policy.reloaded").collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[1].body.as_ref().unwrap()["refused"].as_str().unwrap().contains("bad.cedar"));
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_used_changes_nothing() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let path = lab.home().join("config.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{config}\n[[workspace]]\nname = \"gone\"\npath = \"/no/such/place\"\n")).unwrap();
+    let ClientError::Refused { status, error } = owner.reload().await.unwrap_err() else { panic!() };
+    assert_eq!((status, error.code.as_str()), (422, "config_invalid"));
+    assert_eq!(owner.workspaces().await.unwrap().workspaces.len(), 1);
+    let second = lab.workspace().join("second");
+    fs::create_dir(&second).unwrap();
+    fs::write(&path, format!("{config}\n[[workspace]]\nname = \"second\"\npath = \"{}\"\n", second.display())).unwrap();
+    owner.reload().await.unwrap();
+    assert_eq!(owner.workspaces().await.unwrap().workspaces.len(), 2);
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_lets_a_running_call_finish_and_keeps_accepted_ones() {
+    let mut lab = DaemonPlan::default().policies("sleep.cedar", SLEEP).start();
+    let agent = lab.agent();
+    let running = tokio::spawn(async move { agent.propose(&command(["sleep", "0.7"]), None).await });
+    let waiting = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
+    let owner = lab.owner();
+    until_started(&owner).await;
+    lab.signal("TERM");
+    let finished = running.await.unwrap().unwrap();
+    assert_eq!(finished.receipt.unwrap().ending(), "completed");
+    assert!(lab.ended().success(), "{}", lab.log());
+    lab.start();
+    let owner = lab.owner();
+    approve(&owner, &asked(&owner, 1).await[0]).await.unwrap();
+    assert_eq!(over(&owner, waiting.id).await.receipt.unwrap().ending(), "completed");
+    let kinds: Vec<_> =
+        owner.records(&RecordQuery::default()).await.unwrap().records.into_iter().map(|record| record.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "daemon.started").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "daemon.stopped").count(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_runs_too_long_is_ended_at_the_end_of_the_drain_and_attested() {
+    let mut lab = DaemonPlan::default().policies("sleep.cedar", SLEEP).start();
+    let agent = lab.agent();
+    let running = tokio::spawn(async move { agent.propose(&command(["sleep", "60"]), None).await });
+    until_started(&lab.owner()).await;
+    assert!(lab.stop().success(), "{}", lab.log());
+    let ended = running.await.unwrap().unwrap();
+    assert_eq!(ended.receipt.unwrap().ending(), "cancelled");
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_withdraws_what_they_waited_for() {
+    let lab = DaemonPlan::default().policies("sleep.cedar", SLEEP).start();
+    let (owner, agent) = (lab.owner(), lab.agent());
+    let asking = tokio::spawn(async move { agent.propose(&command(["true"]), None).await });
+    let question = asked(&owner, 1).await.remove(0);
+    asking.abort();
+    let withdrawn = over(&owner, question.call).await;
+    assert_eq!(withdrawn.refusal.unwrap().code, "cancelled");
+    let agent = lab.agent();
+    let running = tokio::spawn(async move { agent.propose(&command(["sleep", "60"]), None).await });
+    let started = until_started(&owner).await;
+    running.abort();
+    assert_eq!(over(&owner, started).await.receipt.unwrap().ending(), "cancelled");
+}
+
+#[tokio::test]
+async fn a_posture_that_is_set_holds_and_one_that_is_taken_away_does_not() {
+    let lab = DaemonLab::new();
+    let (owner, agent) = (lab.owner(), lab.agent());
+    let list = tool("fs.list", json!({ "path": "." }));
+    let disabled = palyra_api::tool::PostureSetting {
+        layer: "global".to_owned(),
+        key: String::new(),
+        tool: list.tool.clone(),
+        posture: palyra_types::Posture::Disabled,
+    };
+    owner.set_posture(&disabled).await.unwrap();
+    assert_eq!(owner.postures().await.unwrap().postures, std::slice::from_ref(&disabled));
+    let ClientError::Refused { error, .. } = agent.propose(&list, None).await.unwrap_err() else { panic!() };
+    assert!(error.message.contains("baseline.posture-disabled"), "{}", error.message);
+    let place = palyra_api::tool::PosturePlace { layer: "global".to_owned(), key: String::new(), tool: disabled.tool };
+    owner.remove_posture(&place).await.unwrap();
+    agent.propose(&list, None).await.unwrap();
+    let ClientError::Refused { status, .. } = owner.remove_posture(&place).await.unwrap_err() else { panic!() };
+    assert_eq!(status, 409);
+}
+
+async fn until_policies(owner: &palyra_client::Client, holds: impl Fn(String) -> bool) {
+    for _ in 0..2_000 {
+        if holds(owner.policy().await.unwrap().digest.to_string()) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the policies do not change")
+}
+
+/// Waits until a call runs, and returns it.
+async fn until_started(owner: &palyra_client::Client) -> palyra_types::id::CallId {
+    let query = palyra_api::call::CallQuery { which: Some(palyra_api::call::CallSelection::Started), limit: None };
+    for _ in 0..2_000 {
+        if let Some(call) = owner.calls(&query).await.unwrap().calls.first() {
+            return call.id;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("no call runs")
+}
