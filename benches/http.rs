@@ -231,8 +231,8 @@ fn version() -> Duration {
 /// A program of the `dist` profile.
 fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
-    let target = here.ancestors().find(|path| path.ends_with("release")).and_then(|release| release.parent());
-    let path = target.unwrap().join("dist").join(name);
+    // target/<profile>/deps/<this program>
+    let path = here.ancestors().nth(3).unwrap().join("dist").join(name);
     assert!(path.is_file(), "{} is not there: make dist", path.display());
     path
 }

@@ -107,6 +107,42 @@ async fn a_reload_puts_new_rules_in_force_and_a_bad_one_leaves_the_old_ones() {
     assert!(told[1].body.as_ref().unwrap()["refused"].as_str().unwrap().contains("bad.cedar"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloads_at_once_never_mix_two_configurations() {
+    let lab = DaemonLab::new();
+    let path = lab.home().join("config.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    for round in 0..10 {
+        let preset = ["observe", "workspace"][round % 2];
+        fs::write(lab.home().join("next"), format!("{config}\n[policy]\npreset = \"{preset}\"\n")).unwrap();
+        fs::rename(lab.home().join("next"), &path).unwrap();
+        let reloads: Vec<_> = (0..4)
+            .map(|_| {
+                let owner = lab.holder_of("owner");
+                tokio::spawn(async move { owner.reload().await })
+            })
+            .collect();
+        for reload in reloads {
+            reload.await.unwrap().unwrap();
+        }
+        let policy = lab.owner().policy().await.unwrap();
+        assert_eq!(policy.preset, preset);
+        assert!(policy.policies.iter().any(|one| one.id.starts_with(preset)), "{preset} is not in force");
+    }
+}
+
+#[test]
+fn a_credential_that_is_none_keeps_it_from_starting() {
+    let mut lab = DaemonLab::new();
+    lab.stop();
+    let token = lab.home().join("identity/agent.token");
+    for content in [String::new(), "x".to_owned(), lab.token("owner"), "plr_".to_owned() + &"A".repeat(100_000)] {
+        fs::write(&token, content).unwrap();
+        let said = refused(&lab);
+        assert!(said.contains("holds no credential of its own"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_configuration_that_cannot_be_used_changes_nothing() {
     let lab = DaemonLab::new();

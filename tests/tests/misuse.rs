@@ -284,6 +284,89 @@ async fn a_key_counts_once_whatever_is_said_again() {
     assert_eq!(told.0, 403);
 }
 
+#[tokio::test]
+async fn a_session_belongs_to_whoever_opened_it() {
+    use palyra_api::run::NewRun;
+    let lab = DaemonLab::new();
+    let theirs = lab.owner().open_run(&NewRun::default()).await.unwrap().session;
+    let mine = lab.agent().open_run(&NewRun::default()).await.unwrap().session;
+    let open = async |session| lab.agent().open_run(&NewRun { session: Some(session), limits: None }).await;
+    assert_eq!(open(mine).await.unwrap().session, mine);
+    let ClientError::Refused { status, error } = open(theirs).await.unwrap_err() else { panic!() };
+    assert_eq!((status, error.code.as_str()), (404, "unknown_session"));
+}
+
+#[tokio::test]
+async fn runs_and_streams_are_bounded_for_each_principal() {
+    let lab = DaemonLab::new();
+    let agent = lab.agent();
+    let run = agent.open_run(&Default::default()).await.unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..64 {
+        streams.push(lab.agent().run_stream(run.id, None).await.unwrap());
+    }
+    let ClientError::Refused { status, error } = agent.run_stream(run.id, None).await.err().unwrap() else { panic!() };
+    assert_eq!((status, error.code.as_str()), (429, "too_many_streams"));
+    let mut owners = lab.holder_of("owner").events(None).await.unwrap();
+    drop(streams);
+    palyra_tests::until(|| async { lab.agent().run_stream(run.id, None).await.is_ok() }).await;
+    let mut opened = 0;
+    while agent.open_run(&Default::default()).await.is_ok() {
+        opened += 1;
+        assert!(opened <= 1_200, "nobody counts them");
+    }
+    assert!(owners.next().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn what_is_refused_does_not_fill_the_journal() {
+    let lab = DaemonLab::new();
+    let agent = Raw { lab: &lab, whose: "agent" };
+    let long = "x".repeat(900_000);
+    let (status, _) = agent.propose(&format!(r#"{{"tool":"fs.list","args":{{"wat":"{long}"}}}}"#)).await;
+    assert_eq!(status, 422);
+    let state = lab.home().join("config.toml");
+    let argument = "x".repeat(50_000);
+    let denied = format!(r#"{{"tool":"process.run","args":{{"command":["cat","{}","{argument}"]}}}}"#, state.display());
+    let (status, code) = agent.propose(&denied).await;
+    assert_eq!((status, code.as_str()), (403, "denied_by_policy"));
+    let records = lab.owner().records(&Default::default()).await.unwrap().records;
+    let proposed: Vec<_> = records.iter().filter(|record| record.kind == "tool.proposed").collect();
+    assert_eq!(proposed.len(), 2);
+    for record in &records {
+        assert!(serde_json::to_string(record).unwrap().len() < 50_000, "record {} is long", record.seq);
+    }
+    assert!(proposed[0].body.as_ref().unwrap()["args"]["left_out"]["bytes"].as_u64().unwrap() > 900_000);
+}
+
+#[tokio::test]
+async fn a_key_that_waits_answers_another_body_at_once() {
+    use palyra_client::IdempotencyKey;
+    let lab = DaemonLab::new();
+    let key = IdempotencyKey::parse("k").unwrap();
+    let agent = lab.agent();
+    let first = tokio::spawn({
+        let key = key.clone();
+        async move { agent.propose(&command(["true"]), Some(&key)).await }
+    });
+    let owner = lab.owner();
+    let question = asked(&owner, 1).await.remove(0);
+    let soon = Duration::from_secs(5);
+    let (agent, call) = (lab.agent(), command(["false"]));
+    let other = agent.propose(&call, Some(&key));
+    let ClientError::Refused { error, .. } = tokio::time::timeout(soon, other).await.unwrap().unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(error.code, "key_reused");
+    // The same request waits for the same call.
+    let again = tokio::spawn({
+        let (agent, key) = (lab.agent(), key.clone());
+        async move { agent.propose(&command(["true"]), Some(&key)).await }
+    });
+    palyra_tests::daemon::approve(&owner, &question).await.unwrap();
+    assert_eq!(first.await.unwrap().unwrap().id, again.await.unwrap().unwrap().id);
+}
+
 /// How much memory the daemon has, in kB.
 fn resident(lab: &DaemonLab) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", lab.pid())).unwrap();

@@ -15,7 +15,10 @@ use palyra_api::{
     run::{NewRun, Run},
     tool::{PosturePlace, PostureSetting, Postures, Tools, Workspaces},
 };
-use palyra_types::id::{ApprovalId, CallId, IdempotencyKey, RunId};
+use palyra_types::{
+    IdempotencyKey,
+    id::{ApprovalId, CallId, RunId},
+};
 
 use crate::{
     client::{Ask, Client, Wait, read, refusal},

@@ -21,6 +21,7 @@ use crate::{
     hub::Hub,
     keys::KeysUnderWay,
     runs::OwnRuns,
+    streams::Readers,
 };
 
 /// The daemon, as handlers see it.
@@ -61,6 +62,10 @@ pub struct App {
     pub local: SocketAddr,
     /// Since when the policies are in force, and why others are not.
     pub policies: Mutex<InForce>,
+    /// Held while configuration and policies are read again.
+    pub reloading: tokio::sync::Mutex<()>,
+    /// Who follows how many streams.
+    pub readers: Readers,
     /// Whether the daemon is about to stop.
     pub stopping: watch::Sender<bool>,
     /// The time.

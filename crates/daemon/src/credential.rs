@@ -29,6 +29,13 @@ pub fn generate(entropy: &dyn Entropy) -> Result<Zeroizing<String>, NoEntropy> {
     Ok(Zeroizing::new(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes.as_slice()))))
 }
 
+/// Whether a text is a credential that [`generate`] could have made.
+#[must_use]
+pub fn is_whole(text: &str) -> bool {
+    let random = text.strip_prefix(PREFIX).and_then(|random| BASE64_URL_SAFE_NO_PAD.decode(random).ok());
+    random.is_some_and(|random| random.len() == 32)
+}
+
 /// The digest of a credential. Digests are compared instead of credentials: how long that takes says nothing about what was sent.
 #[must_use]
 pub fn digest(credential: &str) -> Sha256Digest {

@@ -20,7 +20,7 @@ use palyra_types::{Clock, Entropy, Principal, WorkspaceRole, entropy::NoEntropy}
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use serde_json::json;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinHandle,
 };
@@ -40,6 +40,7 @@ use crate::{
     listen::{Bound, Stop},
     policies, routes,
     runs::OwnRuns,
+    streams::Readers,
 };
 
 /// A daemon that serves.
@@ -48,7 +49,15 @@ pub struct Daemon {
     journal: Arc<SqliteJournal>,
     stop: watch::Sender<Stop>,
     listeners: Vec<JoinHandle<()>>,
+    signals: Signals,
     drain: Duration,
+}
+
+/// What somebody outside can ask for.
+struct Signals {
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
 }
 
 impl Daemon {
@@ -62,6 +71,12 @@ impl Daemon {
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, StartError> {
         harden();
+        // Heard before anybody can know that it serves.
+        let signals = Signals {
+            reload: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        };
         let config = installation.config().clone();
         let (control, local) = bind(installation, &config).await?;
         let directory = installation.journal();
@@ -97,6 +112,8 @@ impl Daemon {
             local_names: Names::of(Listener::Local, config.listen.local),
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
+            reloading: tokio::sync::Mutex::default(),
+            readers: Readers::default(),
             stopping: watch::channel(false).0,
             drain: config.listen.drain(),
             config: Mutex::new(Arc::new(config)),
@@ -110,7 +127,7 @@ impl Daemon {
         let listeners = vec![control.serve(router.clone(), stopping.clone()), local.serve(router, stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
         let drain = app.drain;
-        Ok(Self { app, journal, stop, listeners, drain })
+        Ok(Self { app, journal, stop, listeners, signals, drain })
     }
 
     /// What handlers see of it.
@@ -120,14 +137,9 @@ impl Daemon {
     }
 
     /// Serves until somebody asks it to stop, reloads when it is asked to, and stops in good order.
-    ///
-    /// # Errors
-    /// When signals cannot be heard.
-    pub async fn run(self) -> std::io::Result<()> {
-        let mut reload = signal(SignalKind::hangup())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+    pub async fn run(mut self) {
         loop {
+            let Signals { reload, terminate, interrupt } = &mut self.signals;
             tokio::select! {
                 _ = reload.recv() => {
                     // Told where everybody looks; what was in force stays if it is refused.
@@ -138,24 +150,18 @@ impl Daemon {
             }
         }
         tracing::info!("stopping; once more ends what runs at once");
-        let again = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        self.stop(again).await;
-        Ok(())
+        self.stop().await;
     }
 
-    /// Stops: takes nothing new, lets what runs go on for a while or until `hurry` is done, ends it, and closes the journal.
-    pub async fn stop(self, hurry: impl Future<Output = ()>) {
-        let Self { app, journal, stop, listeners, drain } = self;
+    /// Stops: takes nothing new, lets what runs go on for a while or until it is told again, ends it, and closes the journal.
+    pub async fn stop(self) {
+        let Self { app, journal, stop, listeners, mut signals, drain } = self;
         app.stopping.send_replace(true);
         tokio::select! {
             () = nothing_runs(&app) => {}
             () = tokio::time::sleep(drain) => {}
-            () = hurry => {}
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
         }
         let left = app.gate.stop(STOP_WITHIN).await;
         stop.send_replace(Stop::Gently);
@@ -306,6 +312,9 @@ pub enum StartError {
     /// No randomness.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
+    /// Signals cannot be heard.
+    #[error(transparent)]
+    Signals(#[from] std::io::Error),
     /// A broken build, or a system without threads.
     #[error("{0}")]
     Build(String),
@@ -329,7 +338,7 @@ impl StartError {
             Self::Recovery(refusal) => refusal.advice(),
             Self::Sink(_) => "look at [journal] in config.toml".to_owned(),
             Self::Presence(_) => "remove `identity/presence` from the state directory and set the PIN anew".to_owned(),
-            Self::NoEntropy(_) | Self::Build(_) => "report this".to_owned(),
+            Self::NoEntropy(_) | Self::Signals(_) | Self::Build(_) => "report this".to_owned(),
         }
     }
 }

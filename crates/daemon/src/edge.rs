@@ -6,6 +6,7 @@
 
 use std::{
     net::SocketAddr,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,6 +21,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use futures_util::FutureExt;
 use palyra_api::{ErrorBody, ErrorDetail};
 use palyra_types::{Entropy, entropy::NoEntropy};
 
@@ -64,8 +66,10 @@ impl Names {
     /// Whether a request is for this listener, and from nowhere else.
     fn admit(&self, request: &Request) -> Result<(), Failure> {
         let headers = request.headers();
-        let host = only(headers, &header::HOST).or_else(|| request.uri().authority().map(|name| name.as_str()));
-        if !host.is_some_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))) {
+        let known = |host: &str| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+        // A request may name its host twice, in its header and in its address; both have to be this one.
+        let addressed = request.uri().authority().is_none_or(|host| known(host.as_str()));
+        if !(addressed && only(headers, &header::HOST).is_some_and(known)) {
             return Err(Failure::new(
                 "bad_host",
                 "the request is for another host",
@@ -138,7 +142,10 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     };
     let admitted = names.admit(&request).and_then(|()| short_enough(&request));
     let mut response = match admitted {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(_) => Failure::internal("the daemon failed while it answered").into_response(),
+        },
         Err(failure) => failure.into_response(),
     };
     if let Some(detail) = response.extensions_mut().remove::<ErrorDetail>() {
@@ -165,7 +172,7 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
 fn short_enough(request: &Request) -> Result<(), Failure> {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     match length.and_then(|length| length.parse::<usize>().ok()) {
-        Some(length) if length > LONGEST_BODY => Err(too_large()),
+        Some(length) if length > LONGEST_BODY => Err(too_large(LONGEST_BODY)),
         _ => Ok(()),
     }
 }

@@ -18,14 +18,14 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 
 /// A JSON body, and the digest of its one spelling.
-pub struct Said<T> {
+pub struct Said<T, const MOST: usize = SHORT_BODY> {
     /// What it says.
     pub said: T,
     /// The digest of its one spelling.
     pub digest: palyra_types::Sha256Digest,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Said<T> {
+impl<S: Send + Sync, T: DeserializeOwned, const MOST: usize> FromRequest<S> for Said<T, MOST> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
@@ -36,8 +36,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Said<T> {
                 "send `Content-Type: application/json`",
             ));
         }
-        let bytes = read(request.into_body()).await?;
-        let limits = Limits { bytes: LONGEST_BODY, ..Limits::default() };
+        let bytes = read(request.into_body(), MOST).await?;
+        let limits = Limits { bytes: MOST, ..Limits::default() };
         let json = Json::parse(&bytes, limits)
             .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
         // serde would read an array as an object whose keys are left out.
@@ -77,11 +77,11 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> 
 }
 
 /// Reads a whole body, if it is not too long and not too slow.
-async fn read(body: Body) -> Result<Vec<u8>, Failure> {
-    let reading = Limited::new(body, LONGEST_BODY).collect();
+async fn read(body: Body, most: usize) -> Result<Vec<u8>, Failure> {
+    let reading = Limited::new(body, most).collect();
     match tokio::time::timeout(BODY_PATIENCE, reading).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes().into()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("the body broke off: {error}"))),
         Err(_) => {
             let message = format!("the body did not come within {} seconds", BODY_PATIENCE.as_secs());
@@ -91,8 +91,8 @@ async fn read(body: Body) -> Result<Vec<u8>, Failure> {
 }
 
 /// The refusal of a body that is too long.
-pub(crate) fn too_large() -> Failure {
-    Failure::new("too_large", format!("a body may have {LONGEST_BODY} bytes"), "send less")
+pub(crate) fn too_large(most: usize) -> Failure {
+    Failure::new("too_large", format!("this body may have {most} bytes"), "send less")
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -102,6 +102,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// The longest body that is read. A call's arguments may take half of it.
 pub const LONGEST_BODY: usize = 2 << 20;
+
+/// The longest body of most requests.
+pub const SHORT_BODY: usize = 64 << 10;
+
+/// The longest body that is read from somebody without a credential.
+pub const STRANGERS_BODY: usize = 1 << 10;
 
 /// How long a body may take.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);

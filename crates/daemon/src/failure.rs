@@ -69,7 +69,11 @@ impl Failure {
                 | Refusal::ForeignRun(..)
                 | Refusal::Internal(_)
         );
-        let failure = Self::from(refusal);
+        let failure = match refusal {
+            // Whether somebody else has such a run is not told.
+            Refusal::ForeignRun(run, _) => Self::from(&Refusal::UnknownRun(*run)),
+            refusal => Self::from(refusal),
+        };
         if journalled { failure.about(call) } else { failure }
     }
 }
@@ -143,18 +147,18 @@ pub fn status_of(code: &str) -> StatusCode {
         | "no_pin"
         | "wrong_pin"
         | "not_for_agents" => StatusCode::FORBIDDEN,
-        "not_found" | "unknown_tool" | "unknown_run" | "unknown_approval" => StatusCode::NOT_FOUND,
+        "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
         "cancelled" | "approval_mismatch" | "too_late" | "not_shown" | "repeated_call" | "no_posture" | "key_taken" => {
             StatusCode::CONFLICT
         }
-        "approval_expired" => StatusCode::GONE,
+        "approval_expired" | "dropped" => StatusCode::GONE,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
         | "policies_invalid" | "config_invalid" => StatusCode::UNPROCESSABLE_ENTITY,
-        "too_many_calls" | "too_many_pending" | "too_many_runs" => StatusCode::TOO_MANY_REQUESTS,
+        "too_many_calls" | "too_many_pending" | "too_many_runs" | "too_many_streams" => StatusCode::TOO_MANY_REQUESTS,
         "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" => {
             StatusCode::SERVICE_UNAVAILABLE
         }

@@ -15,7 +15,7 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -56,6 +56,15 @@ impl Installation {
         let config = Config::read(home, variables)?;
         let token = |name: &str| secret(&home.path().join(IDENTITY).join(name));
         let (owner, agent) = (token(OWNER_TOKEN)?, token(AGENT_TOKEN)?);
+        for (name, credential) in [(OWNER_TOKEN, &owner), (AGENT_TOKEN, &agent)] {
+            if !credential::is_whole(credential) {
+                return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(name)));
+            }
+        }
+        // SECURITY: an agent that holds the owner's would be the owner.
+        if owner == agent {
+            return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(AGENT_TOKEN)));
+        }
         let certificate = secret(&home.path().join(IDENTITY).join(CERTIFICATE))?.to_string();
         Ok(Self { home: home.clone(), config, owner, agent, certificate })
     }
@@ -80,6 +89,12 @@ impl Installation {
             create(&identity.join(name), || Ok(Zeroizing::new(format!("{}\n", *credential::generate(entropy)?))))?;
         }
         let config = Config::read(home, [])?;
+        for name in [CERTIFICATE, KEY] {
+            let path = identity.join(name);
+            if fs::symlink_metadata(&path).is_ok() {
+                private(&path, Kind::File)?;
+            }
+        }
         certificate::keep(&identity.join(CERTIFICATE), &identity.join(KEY), config.listen.control, clock)?;
         Self::find(home, variables)
     }
@@ -234,7 +249,8 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Reads a file that only its owner may be able to read.
 fn secret(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
     private(path, Kind::File)?;
-    let text = Zeroizing::new(fs::read_to_string(path).map_err(at(path))?);
+    let mut text = Zeroizing::new(String::new());
+    fs::File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text)).map_err(at(path))?;
     Ok(Zeroizing::new(text.trim_end().to_owned()))
 }
 
@@ -309,6 +325,9 @@ pub enum InstallationError {
         /// What the system says.
         error: String,
     },
+    /// A credential that is none, or another one's.
+    #[error("{} holds no credential of its own", .0.display())]
+    NoCredential(PathBuf),
     /// A PIN that cannot be used.
     #[error("{0}")]
     Pin(String),
@@ -330,11 +349,15 @@ impl InstallationError {
             Self::WrongKind(path) => format!("look at it, then move it away: {}", path.display()),
             Self::Unnameable(_) => "set PALYRA_HOME to an absolute path in UTF-8".to_owned(),
             Self::Disk { .. } => "check who owns the state directory, or name another one with PALYRA_HOME".to_owned(),
+            Self::NoCredential(path) => format!("remove it, and the next start makes a new one: rm {}", path.display()),
             Self::Pin(_) => "choose another one".to_owned(),
             Self::NoEntropy(_) => "the system gives no random numbers; try again".to_owned(),
         }
     }
 }
+
+/// Longer than any file here.
+const LONGEST_SECRET: u64 = 64 << 10;
 
 const IDENTITY: &str = "identity";
 const OWNER_TOKEN: &str = "owner.token";

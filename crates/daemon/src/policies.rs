@@ -27,8 +27,12 @@ use crate::{
 ///
 /// # Errors
 /// When something of it cannot be used. What was in force stays.
-pub async fn reload(app: &App, by: &str) -> Result<(), Failure> {
-    let outcome = put_in_force(app);
+pub async fn reload(app: &Arc<App>, by: &str) -> Result<(), Failure> {
+    // One at a time: of two that were mixed, one would be told to be in force and the other be.
+    let _alone = app.reloading.lock().await;
+    let loading = Arc::clone(app);
+    let loaded = tokio::task::spawn_blocking(move || put_in_force(&loading)).await;
+    let outcome = loaded.unwrap_or_else(|error| Err(Failure::internal(error.to_string())));
     let mut in_force = InForce { since: app.clock.now(), refused: None };
     match outcome {
         Ok(config) => {
@@ -99,7 +103,9 @@ pub async fn explain(app: &App, id: CallId) -> Result<CallExplanation, Failure> 
 pub async fn replay(app: &App, replay: Replay) -> Result<ReplayReport, Failure> {
     let config = Arc::clone(&app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     let (sources, evaluation) = candidate(app, &config, &replay)?;
-    let after = Snapshot::load(&sources).map_err(|error| unusable(&error))?;
+    let loading = tokio::task::spawn_blocking(move || Snapshot::load(&sources));
+    let after =
+        loading.await.map_err(|error| Failure::internal(error.to_string()))?.map_err(|error| unusable(&error))?;
     let (mut asked, mut skipped) = (Vec::new(), 0);
     let most = usize::try_from(replay.last).unwrap_or(usize::MAX);
     let mut before = app.hub.size();

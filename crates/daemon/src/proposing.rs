@@ -9,7 +9,7 @@ use palyra_api::call::{Call, CallState, NewCall};
 use palyra_gate::{Accepted, CallKey, Completed, Refusal, ToolProposal};
 use palyra_journal::state::Waiting;
 use palyra_types::{
-    IdempotencyKey, JsonObject, Sha256Digest, WorkspaceName,
+    IdempotencyKey, JsonObject, Principal, Sha256Digest, WorkspaceName,
     id::{CallId, RunId, SessionId},
     json::Limits,
 };
@@ -23,7 +23,7 @@ pub struct Proposing<'a> {
     /// What the gate is told.
     pub proposal: ToolProposal,
     /// Holds the key until the call is durable or over.
-    _key: Option<KeyInUse<'a>>,
+    holding: Option<KeyInUse<'a>>,
 }
 
 /// What a request for a call turns out to be.
@@ -53,7 +53,7 @@ impl<'a> Asked<'a> {
             None => None,
             Some(key) => {
                 let holding = app.keys.take(caller.principal.to_string(), key.key.to_string()).await;
-                if let Some(call) = used_before(app, caller, key).await? {
+                if let Some(call) = used_before(app, &caller.principal, key).await? {
                     return Ok(Self::Known(call));
                 }
                 Some(holding)
@@ -80,7 +80,7 @@ impl<'a> Asked<'a> {
             waiting: if new.wait { Waiting::Attached } else { Waiting::Accepted },
             key,
         };
-        Ok(Self::New(Box::new(Proposing { app, proposal, _key: holding })))
+        Ok(Self::New(Box::new(Proposing { app, proposal, holding })))
     }
 }
 
@@ -90,11 +90,21 @@ impl Proposing<'_> {
     /// # Errors
     /// When it is refused.
     pub async fn run(self) -> Result<Call, Failure> {
-        let Self { app, proposal, _key } = self;
-        let call = proposal.call;
-        let outcome = app.gate.run(proposal).await;
+        let Self { app, proposal, holding } = self;
+        let (call, asked) = (proposal.call, Asking::of(&proposal));
+        let recorded = recorded(app, call);
+        let run = app.gate.run(proposal);
+        tokio::pin!(run);
+        // The key is held until the journal has it; whoever repeats the request then waits for the call, not for the key.
+        let outcome = tokio::select! {
+            outcome = &mut run => outcome,
+            () = recorded => {
+                drop(holding);
+                run.await
+            }
+        };
         app.figures.ended(story::outcome_word(&outcome));
-        over(app, call, outcome).await
+        over(app, &asked, outcome).await
     }
 
     /// Has it accepted, so that it goes on without its caller.
@@ -102,8 +112,8 @@ impl Proposing<'_> {
     /// # Errors
     /// When it is refused at once.
     pub async fn submit(self, shared: &Arc<App>) -> Result<Call, Failure> {
-        let Self { app, proposal, _key } = self;
-        let call = proposal.call;
+        let Self { app, proposal, holding: _holding } = self;
+        let (call, asked) = (proposal.call, Asking::of(&proposal));
         match app.gate.submit(proposal).await {
             Ok(Accepted { outcome, .. }) => {
                 let shared = Arc::clone(shared);
@@ -116,9 +126,24 @@ impl Proposing<'_> {
             }
             Err(refusal) => {
                 app.figures.ended(refusal.code());
-                over(app, call, Err(refusal)).await
+                over(app, &asked, Err(refusal)).await
             }
         }
+    }
+}
+
+/// Who asked for which call, by which key.
+pub struct Asking {
+    call: CallId,
+    principal: Principal,
+    key: Option<CallKey>,
+}
+
+impl Asking {
+    /// Of a proposal.
+    #[must_use]
+    pub fn of(proposal: &ToolProposal) -> Self {
+        Self { call: proposal.call, principal: proposal.principal.clone(), key: proposal.key.clone() }
     }
 }
 
@@ -126,12 +151,30 @@ impl Proposing<'_> {
 ///
 /// # Errors
 /// When it was refused.
-pub async fn over(app: &App, call: CallId, outcome: Result<Completed, Refusal>) -> Result<Call, Failure> {
-    match outcome {
-        Ok(completed) => Ok(story::completed(known(app, call).await?, &completed)),
-        // Another call has its key, and stands for it.
-        Err(Refusal::KeyTaken(first)) => again(app, first, true).await,
-        Err(refusal) => Err(Failure::refused(&refusal, call)),
+pub async fn over(app: &App, asked: &Asking, outcome: Result<Completed, Refusal>) -> Result<Call, Failure> {
+    match (outcome, &asked.key) {
+        (Ok(completed), _) => Ok(story::completed(known(app, asked.call).await?, &completed)),
+        // Another call has its key, and stands for it if it is the same.
+        (Err(Refusal::KeyTaken(first)), Some(key)) => {
+            used_before(app, &asked.principal, key).await?;
+            again(app, first, true).await
+        }
+        (Err(refusal), _) => Err(Failure::refused(&refusal, asked.call)),
+    }
+}
+
+/// Waits until something is recorded about a call.
+fn recorded(app: &App, call: CallId) -> impl Future<Output = ()> + use<> {
+    let mut records = app.hub.follow(app.hub.size());
+    async move {
+        loop {
+            match records.next().await {
+                Ok(Some(frame)) if frame.subject.call == Some(call) => return,
+                Ok(Some(_)) => {}
+                // Nothing will be heard any more; the call itself says what comes of it.
+                Ok(None) | Err(_) => std::future::pending().await,
+            }
+        }
     }
 }
 
@@ -217,9 +260,8 @@ fn key(headers: &HeaderMap, body: Sha256Digest) -> Result<Option<CallKey>, Failu
 }
 
 /// The call that a key was used for, if it was.
-async fn used_before(app: &App, caller: &Caller, key: &CallKey) -> Result<Option<CallId>, Failure> {
-    let principal = caller.principal.to_string();
-    match app.store.call_by_key(principal, key.key.clone(), app.clock.now()).await? {
+async fn used_before(app: &App, principal: &Principal, key: &CallKey) -> Result<Option<CallId>, Failure> {
+    match app.store.call_by_key(principal.to_string(), key.key.clone(), app.clock.now()).await? {
         None => Ok(None),
         Some(row) if row.body == key.body => Ok(Some(row.call)),
         Some(row) => Err(Failure::new(

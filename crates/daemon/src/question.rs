@@ -8,9 +8,9 @@ use palyra_gate::{
     ApprovalRecord, DecisionScope, PendingToolApproval, ProcessWork, Work, approval::record::Pattern, plan::Plan,
 };
 use palyra_journal::state::ApprovalState;
-use palyra_types::{Clock, SandboxTier, Timestamp};
+use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId};
 
-use crate::failure::Failure;
+use crate::{app::App, failure::Failure};
 
 /// A question, and what came of it.
 #[must_use]
@@ -55,6 +55,28 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         waiting: prompt.waiting.to_string(),
         state: answer.map_or(Told::Pending, |answer| state(answer.state)),
         answer: answer.map(answered),
+    }
+}
+
+/// Questions that are pending, after this one: so many, and not much more than a page of bytes; and whether there are more.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub async fn page(app: &App, after: Option<ApprovalId>, most: usize) -> Result<(Vec<Approval>, bool), Failure> {
+    let (mut approvals, mut after, mut bytes) = (Vec::new(), after, 0);
+    loop {
+        let prompts = app.gate.pending_approvals(after, PAGE).await?;
+        let Some(last) = prompts.last() else { return Ok((approvals, false)) };
+        after = Some(last.id);
+        for prompt in &prompts {
+            if approvals.len() == most || bytes > PAGE_BYTES {
+                return Ok((approvals, true));
+            }
+            bytes += prompt.summary.len() * 2;
+            approvals.push(told(prompt, None, app.clock.as_ref()));
+        }
+        // A page takes a while to read; others come first.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -155,3 +177,9 @@ pub const fn state(state: ApprovalState) -> Told {
         ApprovalState::Cancelled => Told::Cancelled,
     }
 }
+
+/// How many questions are read at once.
+const PAGE: usize = 8;
+
+/// How many bytes of questions are told at once, more or less.
+const PAGE_BYTES: usize = 4 << 20;

@@ -42,7 +42,7 @@ pub fn serve_with(
         tracing::info!(%control, %local, state = %home.path().display(), "serving");
         ready(&daemon);
         drop(installation);
-        daemon.run().await?;
+        daemon.run().await;
         Ok(())
     })
 }

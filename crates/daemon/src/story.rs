@@ -39,9 +39,17 @@ pub async fn of(store: &dyn JournalStore, id: CallId) -> Result<Option<Call>, Re
         add(&mut call, &record);
     }
     if row.last_seq > row.first_seq + 1
-        && let Some(record) = store.records(row.last_seq, 1).await?.into_iter().next()
+        && let Some(record) =
+            store.records(row.last_seq, 1).await?.into_iter().next().filter(|one| is(one, &row, row.last_seq))
     {
         add(&mut call, &record);
+    }
+    if call.state == Told::Ended && call.receipt.is_none() && call.refusal.is_none() {
+        call.refusal = Some(Refused {
+            code: "dropped".to_owned(),
+            message: "the records about what came of the call were dropped or erased".to_owned(),
+            help: Some("a bundle that was exported before has them".to_owned()),
+        });
     }
     Ok(Some(call))
 }
@@ -52,7 +60,13 @@ pub async fn of(store: &dyn JournalStore, id: CallId) -> Result<Option<Call>, Re
 /// When the journal cannot be read.
 pub async fn opening(store: &dyn JournalStore, row: &CallRow) -> Result<Vec<StoredRecord>, ReadError> {
     let records = store.records(row.first_seq, 2).await?;
-    Ok(records.into_iter().filter(|record| record.record.subject().call == Some(row.call)).collect())
+    let second = row.first_seq.saturating_add(1);
+    Ok(records.into_iter().filter(|one| is(one, row, row.first_seq) || is(one, row, second)).collect())
+}
+
+/// SECURITY: where a record was dropped, the next that is kept is read in its place, and that is somebody else's.
+fn is(record: &StoredRecord, row: &CallRow, seq: u64) -> bool {
+    record.record.seq == seq && record.record.subject().call == Some(row.call)
 }
 
 /// A call that ran, as its caller is told: what came out is not masked for them.

@@ -3,7 +3,11 @@
 //! Guarantees: a stream ends with its reader, with the session it was opened in, and with the daemon; a comment every 15 seconds shows that it lives; live output is told as it
 //! comes, and a gap in it shows in its offsets.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -34,9 +38,38 @@ use crate::{
     credential::CredentialKind,
     failure::Failure,
     hub::{Follower, message},
-    proposing::{self, Proposing},
+    proposing::{self, Asking, Proposing},
     story,
 };
+
+/// Who follows how many streams.
+#[derive(Default)]
+pub struct Readers(Mutex<HashMap<String, usize>>);
+
+impl Readers {
+    /// A place for one more stream of a principal.
+    ///
+    /// # Errors
+    /// When they follow as many as they may.
+    fn enter(&self, caller: &Caller) -> Result<String, Failure> {
+        let most = if caller.is_agent() { MOST_OF_AN_AGENT } else { MOST_OF_A_PERSON };
+        let name = caller.principal.to_string();
+        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = readers.entry(name.clone()).or_default();
+        if *count >= most {
+            let message = format!("{most} streams are open, which is the limit");
+            return Err(Failure::new("too_many_streams", message, "close some of them first"));
+        }
+        *count += 1;
+        Ok(name)
+    }
+
+    fn leave(&self, name: &str) {
+        if let Some(count) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(name) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
 
 /// What a stream is about.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +97,10 @@ pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Fa
 }
 
 /// A stream of what happens from behind a record on, or from now on.
-#[must_use]
-pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>) -> Response {
+///
+/// # Errors
+/// When they follow as many as they may.
+pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>) -> Result<Response, Failure> {
     let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)));
     let live = match about {
         About::All => None,
@@ -73,7 +108,7 @@ pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>)
     };
     let telling = Telling { follower, live, pieces: Pieces::of(about), clock: Arc::clone(&app.clock) };
     let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
-    pump(app, move |app, out| async move {
+    pump(app, caller, move |app, out| async move {
         tokio::select! {
             () = tell(Arc::clone(&app), telling, out) => {}
             () = over(&app, session) => {}
@@ -82,16 +117,19 @@ pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>)
 }
 
 /// A stream of one call from its proposal to its end. Whoever hangs up withdraws it.
-#[must_use]
-pub fn conduct(app: &Arc<App>, proposing: Proposing<'_>) -> Response {
-    let (call, proposal) = (proposing.proposal.call, proposing.proposal);
+///
+/// # Errors
+/// When they follow as many streams as they may.
+pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Result<Response, Failure> {
+    let (call, asked) = (proposing.proposal.call, Asking::of(&proposing.proposal));
+    let proposal = proposing.proposal;
     let telling = Telling {
         follower: app.hub.follow(app.hub.size()),
         live: Some(app.gate.live_output()),
         pieces: Pieces::Call(call),
         clock: Arc::clone(&app.clock),
     };
-    pump(app, move |app, out| async move {
+    pump(app, caller, move |app, out| async move {
         let mut telling = telling;
         let run = app.gate.run(proposal);
         tokio::pin!(run);
@@ -108,7 +146,7 @@ pub fn conduct(app: &Arc<App>, proposing: Proposing<'_>) -> Response {
         };
         app.figures.ended(story::outcome_word(&outcome));
         telling.catch_up(&app, call, &out).await;
-        let data = match proposing::over(&app, call, outcome).await {
+        let data = match proposing::over(&app, &asked, outcome).await {
             Ok(call) => serde_json::to_value(call),
             Err(failure) => serde_json::to_value(ErrorBody { error: failure.detail }),
         };
@@ -260,10 +298,15 @@ async fn heard(live: Option<&mut broadcast::Receiver<LiveOutput>>) -> Option<Liv
 }
 
 /// A response that a task of its own writes, with a comment every now and then.
-fn pump<F>(app: &Arc<App>, write: impl FnOnce(Arc<App>, mpsc::Sender<Bytes>) -> F) -> Response
+fn pump<F>(
+    app: &Arc<App>,
+    caller: &Caller,
+    write: impl FnOnce(Arc<App>, mpsc::Sender<Bytes>) -> F,
+) -> Result<Response, Failure>
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    let name = app.readers.enter(caller)?;
     let (out, written) = mpsc::channel(AHEAD);
     let writing = write(Arc::clone(app), out.clone());
     let counted = Arc::clone(app);
@@ -274,13 +317,14 @@ where
             () = breathe(out) => {}
         }
         counted.figures.readers.dec();
+        counted.readers.leave(&name);
     });
     let messages = stream::unfold(written, |mut written| async move {
         let message = written.recv().await?;
         Some((Ok::<_, std::convert::Infallible>(message), written))
     });
     let kind = HeaderValue::from_static("text/event-stream");
-    ([(header::CONTENT_TYPE, kind)], Body::from_stream(messages)).into_response()
+    Ok(([(header::CONTENT_TYPE, kind)], Body::from_stream(messages)).into_response())
 }
 
 /// Says every now and then that the stream lives. Ends with its reader.
@@ -303,6 +347,11 @@ async fn breathe(out: mpsc::Sender<Bytes>) {
 }
 
 /// How many messages a stream is ahead of its reader.
-const AHEAD: usize = 16;
+const AHEAD: usize = 4;
+
+/// How many streams one agent may follow, and how many a person.
+const MOST_OF_AN_AGENT: usize = 64;
+
+const MOST_OF_A_PERSON: usize = 1_000;
 
 const BREATH: Duration = Duration::from_secs(15);

@@ -305,14 +305,20 @@ impl Inner {
     fn opening(&self, judged: &Judged) -> Result<Vec<NewRecord>, Refusal> {
         let Judged { proposal, intent, decision, .. } = judged;
         let tool = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
+        let brief = decision.verdict == Verdict::Deny && proposal.is_too_long_to_refuse();
         let decided = Decided {
             decision: &judged.recorded.text,
             reason: decision.reason(),
-            request: recorded_request(proposal, intent, decision, tool, judged.judged_at),
+            request: (!brief).then(|| recorded_request(proposal, intent, decision, tool, judged.judged_at)),
             action_digest: judged.runnable.as_ref().map(|runnable| runnable.action.digest),
         };
         let decided = self.record(RecordKind::ToolDecided, proposal.subject(), &decided)?;
-        Ok(vec![judged.proposed.clone(), decided])
+        let proposed = if brief {
+            self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.brief())?
+        } else {
+            judged.proposed.clone()
+        };
+        Ok(vec![proposed, decided])
     }
 
     /// Journals a refusal that policy was not asked about, or could not prevent.
@@ -323,7 +329,7 @@ impl Inner {
         let ended = (!foreign).then(|| self.add_call(proposal, CallState::Ended));
         let told = Refused { refused: refusal.code(), reason: refusal.to_string(), advice: refusal.advice() };
         let records = self
-            .record(RecordKind::ToolProposed, subject, &proposal.document())
+            .record(RecordKind::ToolProposed, subject, &proposal.brief())
             .and_then(|proposed| Ok(vec![proposed, self.record(RecordKind::ToolDecided, subject, &told)?]));
         match records {
             Ok(records) => match self.commit(records, ended.into_iter().collect()).await {
@@ -571,7 +577,8 @@ impl Recorded {
 struct Decided<'a> {
     decision: &'a RawValue,
     reason: String,
-    request: RequestDocument,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<RequestDocument>,
     action_digest: Option<Sha256Digest>,
 }
 

@@ -52,6 +52,27 @@ impl ToolProposal {
         Subject { session: Some(self.session), run: Some(self.run), call: Some(self.call), approval: None }
     }
 
+    /// Whether its arguments are too long to be kept for a call that does not run.
+    ///
+    /// SECURITY: what is refused costs its caller nothing. Whoever could have megabytes journalled with every refused call would push the
+    /// rest of the history out of a journal that is bounded in size.
+    pub(crate) fn is_too_long_to_refuse(&self) -> bool {
+        self.args.canonical().len() > LONGEST_REFUSED
+    }
+
+    /// The proposal as it is kept for a call that does not run: long arguments by their digest and their beginning.
+    pub(crate) fn brief(&self) -> ProposalDocument {
+        let mut document = self.document();
+        if self.is_too_long_to_refuse() {
+            let text = self.args.canonical();
+            let beginning: String = text.chars().take(BEGINNING).collect();
+            document.args = serde_json::json!({ "left_out": {
+                "sha256": self.args.digest(), "bytes": text.len(), "beginning": beginning,
+            } });
+        }
+        document
+    }
+
     /// The proposal as it is kept.
     pub(crate) fn document(&self) -> ProposalDocument {
         ProposalDocument {
@@ -115,3 +136,9 @@ impl ProposalDocument {
         })
     }
 }
+
+/// The longest arguments, in bytes, that are kept whole for a call that does not run.
+const LONGEST_REFUSED: usize = 16 << 10;
+
+/// How many characters of longer ones are kept.
+const BEGINNING: usize = 512;

@@ -32,10 +32,7 @@ pub(super) async fn list(
     let most = oversight::page(query.limit)?;
     // Read before the questions are, so that events from there on tell of whatever changes after.
     let seq = app.hub.size().saturating_sub(1);
-    let mut prompts = app.gate.pending_approvals(query.after, most + 1).await?;
-    let more = prompts.len() > most;
-    prompts.truncate(most);
-    let approvals = prompts.iter().map(|prompt| question::told(prompt, None, app.clock.as_ref())).collect();
+    let (approvals, more) = question::page(&app, query.after, most).await?;
     Ok(Reply(Approvals { seq, approvals, more }))
 }
 

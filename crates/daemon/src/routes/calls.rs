@@ -18,7 +18,7 @@ use palyra_types::id::CallId;
 use crate::{
     app::App,
     caller::Caller,
-    extract::{Asked as Query, Named, Said},
+    extract::{Asked as Query, LONGEST_BODY, Named, Said},
     failure::Failure,
     oversight, policies,
     proposing::{self, Asked},
@@ -43,7 +43,7 @@ pub(super) async fn propose(
     State(app): State<Arc<App>>,
     caller: Caller,
     headers: HeaderMap,
-    Said { said: new, digest }: Said<NewCall>,
+    Said { said: new, digest }: Said<NewCall, LONGEST_BODY>,
 ) -> Result<Response, Failure> {
     let (wait, streams) = (new.wait, wants_events(&headers));
     if streams && !wait {
@@ -51,7 +51,7 @@ pub(super) async fn propose(
     }
     match Asked::read(&app, &caller, new, (&headers, digest)).await? {
         Asked::Known(call) => Ok(answer(&proposing::again(&app, call, wait).await?)),
-        Asked::New(proposing) if streams => Ok(streams::conduct(&app, *proposing)),
+        Asked::New(proposing) if streams => streams::conduct(&app, &caller, *proposing),
         Asked::New(proposing) if wait => Ok(answer(&proposing.run().await?)),
         Asked::New(proposing) => Ok(answer(&proposing.submit(&app).await?)),
     }

@@ -9,7 +9,13 @@ use palyra_api::{
 };
 
 use crate::{
-    app::App, caller::Caller, credential::CredentialKind, extract::Said, failure::Failure, reply, reply::Reply,
+    app::App,
+    caller::Caller,
+    credential::CredentialKind,
+    extract::{STRANGERS_BODY, Said},
+    failure::Failure,
+    reply,
+    reply::Reply,
 };
 
 /// Makes a link that opens the console once.
@@ -29,7 +35,7 @@ pub(super) async fn link(State(app): State<Arc<App>>, caller: Caller) -> Result<
     responses((status = 200, body = ConsoleSession), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn sign_in(
     State(app): State<Arc<App>>,
-    Said { said: sign_in, .. }: Said<ConsoleSignIn>,
+    Said { said: sign_in, .. }: Said<ConsoleSignIn, STRANGERS_BODY>,
 ) -> Result<Reply<ConsoleSession>, Failure> {
     let issued = app.console.sign_in(&sign_in.code).map_err(|error| Failure::internal(error.to_string()))?;
     let issued = issued.ok_or_else(|| {

@@ -26,5 +26,5 @@ pub(super) async fn all(
 ) -> Result<Response, Failure> {
     may_read_journal(&app, &caller)?;
     let after = streams::resume(&headers, query.after)?;
-    Ok(streams::follow(&app, &caller, About::All, after))
+    streams::follow(&app, &caller, About::All, after)
 }

@@ -31,7 +31,7 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "daemon", security(("bearer" = [])),
     responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = palyra_api::ErrorBody)))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Failure> {
-    caller.may(&app, Action::DaemonStatus, object(ObjectKind::Daemon)?)?;
+    caller.may(&app, Action::JournalRead, object(ObjectKind::Journal)?)?;
     let pending = app.gate.pending_count().await?;
     let text = app.figures.text(pending, app.hub.size(), app.gate.trouble().is_some());
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())

@@ -11,7 +11,15 @@ use palyra_gate::config::PresetChoice;
 use palyra_policy::Layer;
 use palyra_types::{Action, ObjectKind};
 
-use crate::{app::App, caller::Caller, extract::Said, failure::Failure, oversight::object, policies, reply::Reply};
+use crate::{
+    app::App,
+    caller::Caller,
+    extract::{LONGEST_BODY, Said},
+    failure::Failure,
+    oversight::object,
+    policies,
+    reply::Reply,
+};
 
 /// The policy set that is in force.
 #[utoipa::path(get, path = "/api/v1/policy", tag = "policy", security(("bearer" = [])),
@@ -36,7 +44,7 @@ pub(super) async fn reload(State(app): State<Arc<App>>, caller: Caller) -> Resul
 pub(super) async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Said { said: replay, .. }: Said<Replay>,
+    Said { said: replay, .. }: Said<Replay, LONGEST_BODY>,
 ) -> Result<Reply<ReplayReport>, Failure> {
     caller.may(&app, Action::PolicyRead, object(ObjectKind::PolicySet)?)?;
     if !(1..=100_000).contains(&replay.last) {

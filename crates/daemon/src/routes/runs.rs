@@ -36,10 +36,10 @@ pub(super) async fn open(
     Said { said: new, .. }: Said<NewRun>,
 ) -> Result<Response, Failure> {
     let session = match new.session {
-        Some(session) => session,
+        Some(session) => app.own_runs.session(session, &caller.principal).await?,
         None => new_session(&app.gate)?,
     };
-    let run = app.gate.open_run(session, &caller.principal, new.limits.map(charge)).await?;
+    let run = app.own_runs.open(session, &caller.principal, new.limits.map(charge), &app.gate).await?;
     let row = app.store.run(run).await?.ok_or(Refusal::UnknownRun(run))?;
     Ok(reply::json(StatusCode::CREATED, &told(&row)))
 }
@@ -70,7 +70,7 @@ pub(super) async fn stream(
 ) -> Result<Response, Failure> {
     visible_run(&app, &caller, id).await?;
     let after = streams::resume(&headers, query.after)?;
-    Ok(streams::follow(&app, &caller, About::Run(id), after))
+    streams::follow(&app, &caller, About::Run(id), after)
 }
 
 /// A run that they may see: their own, or any if they may read the journal.
