@@ -17,7 +17,8 @@ help: ## List the targets
 setup: ## Install what is missing: Debian packages, the Rust toolchain, cargo-nextest, Python and Node packages
 	@scripts/setup
 
-run: setup ## Build Palyra and start it here; stop it with Ctrl-C
+run: ## Build Palyra and start it here; stop it with Ctrl-C
+	@scripts/setup --build
 	cargo build --release --locked -p palyra-cli
 	@$(TARGET_DIR)/release/palyra up
 

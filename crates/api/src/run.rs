@@ -16,7 +16,25 @@ pub struct NewRun {
     pub session: Option<SessionId>,
     /// What it may use, if less than the configuration allows.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional")]
-    pub limits: Option<Amount>,
+    pub limits: Option<Limits>,
+}
+
+/// What a run may use. What is left out is as the configuration says, and nothing is more than that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub calls: Option<u64>,
+    /// Milliseconds that calls run for, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub wall_ms: Option<u64>,
+    /// Bytes that calls print, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub output_bytes: Option<u64>,
 }
 
 /// A run as it stands.

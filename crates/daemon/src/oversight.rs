@@ -76,7 +76,8 @@ pub async fn refused_last(app: &App, most: usize) -> Result<Vec<Call>, Failure> 
                 continue;
             }
             let call = known(app, id).await?;
-            if call.refusal.is_some() {
+            // Whoever withdrew a call was not refused anything.
+            if call.refusal.as_ref().is_some_and(|refusal| refusal.code != "cancelled") {
                 calls.push(call);
             }
         }

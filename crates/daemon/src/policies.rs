@@ -25,9 +25,11 @@ use crate::{
 
 /// Reads configuration and policies again and puts them in force: all of it, or nothing.
 ///
+/// Returns what has to wait for a restart.
+///
 /// # Errors
 /// When something of it cannot be used. What was in force stays.
-pub async fn reload(app: &Arc<App>, by: &str) -> Result<(), Failure> {
+pub async fn reload(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> {
     // One at a time: of two that were mixed, one would be told to be in force and the other be.
     let _alone = app.reloading.lock().await;
     let loading = Arc::clone(app);
@@ -36,10 +38,23 @@ pub async fn reload(app: &Arc<App>, by: &str) -> Result<(), Failure> {
     let mut in_force = InForce { since: app.clock.now(), refused: None };
     match outcome {
         Ok(config) => {
-            *app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = config;
+            let waits = {
+                let mut known = app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let waits = waits_for_a_restart(&known, &config);
+                // What still holds is remembered as that, so that it is told again at the next reload.
+                let held = Config {
+                    listen: known.listen,
+                    journal: known.journal.clone(),
+                    log: known.log.clone(),
+                    ..Config::clone(&config)
+                };
+                *known = Arc::new(held);
+                waits
+            };
             *app.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = in_force;
             tracing::info!(by, policy_set = %app.gate.engine().snapshot().digest(), "policies and configuration are in force");
-            Ok(app.gate.policies_changed(by).await?)
+            app.gate.policies_changed(by).await?;
+            Ok(waits)
         }
         Err(failure) => {
             tracing::error!(by, problem = failure.detail.message, "a reload was refused; what was in force stays");
@@ -53,6 +68,17 @@ pub async fn reload(app: &Arc<App>, by: &str) -> Result<(), Failure> {
             Err(failure)
         }
     }
+}
+
+/// The sections that changed and are read at the start only.
+fn waits_for_a_restart(before: &Config, after: &Config) -> Vec<String> {
+    let changed = [
+        ("listen", before.listen != after.listen),
+        ("journal", before.journal != after.journal),
+        ("log", before.log != after.log),
+    ];
+    let told = |name: &str| format!("what changed under [{name}] waits for the next start of the daemon");
+    changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| told(name)).collect()
 }
 
 fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {

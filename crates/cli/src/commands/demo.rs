@@ -8,7 +8,7 @@ use palyra_api::{
     ErrorDetail,
     call::{Call, NewCall},
     policy::CallExplanation,
-    run::{Amount, NewRun},
+    run::{Limits, NewRun},
 };
 use palyra_client::{Client, ClientError, Which};
 use palyra_journal::{Trust, verify};
@@ -174,7 +174,7 @@ impl Demo<'_> {
 
     async fn budget(&self, workspace: &WorkspaceName) -> Result<Box<ErrorDetail>, Failure> {
         self.title("4  A run with a budget of one call. The second is refused.");
-        let limits = Amount { calls: 1, wall_ms: 60_000, output_bytes: 1 << 20 };
+        let limits = Limits { calls: Some(1), ..Limits::default() };
         let run = self.agent.open_run(&NewRun { session: None, limits: Some(limits) }).await?;
         let list = new_call("fs.list", json!({ "path": "." }))?;
         let call = NewCall { workspace: Some(workspace.clone()), run: Some(run.id), ..list };

@@ -79,15 +79,34 @@ fn welcome(daemon: &Daemon, terminal: &Terminal) {
     let line =
         |name: &str, text: String| terminal.out(format!("{}  {text}", terminal.paint(BOLD, &format!("{name:<9}"))));
     match link {
-        Ok(link) => line("console", format!("{link}  (works once, for five minutes; `palyra open` makes another)")),
+        Ok(link) => {
+            line("console", format!("{link}  (works once, for five minutes; `{} open` makes another)", own_name()))
+        }
         Err(error) => line("console", error.to_string()),
     }
-    line("terminal", "palyra approvals watch  (in another terminal; `palyra demo` shows it at work)".to_owned());
+    let palyra = own_name();
+    line("terminal", format!("{palyra} approvals watch  (in another terminal; `{palyra} demo` shows it at work)"));
     let places: Vec<_> = config.workspace.iter().map(|one| one.path.as_str()).collect();
     let preset = toml::Value::try_from(config.policy.preset).ok().and_then(|preset| preset.as_str().map(str::to_owned));
     let places = if places.is_empty() { "no workspace yet".to_owned() } else { places.join(", ") };
     line("policy", format!("preset {} for agents in {places}", preset.unwrap_or_default()));
     line("journal", app.journal.display().to_string());
+    let here = absolute(None).ok();
+    if here.is_some_and(|here| config.workspace.iter().all(|one| !here.is_within(&one.path))) {
+        terminal.talk(format!(
+            "this directory is no workspace; to let agents work here, add it to {} and run `{palyra} reload`",
+            app.home.config().display()
+        ));
+    }
+}
+
+/// What to type for this program: its name if that finds it, else its path.
+fn own_name() -> String {
+    let Ok(own) = env::current_exe() else { return "palyra".to_owned() };
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|directory| directory.join("palyra")).find(|file| file.is_file());
+    let same = found.and_then(|found| fs::canonicalize(found).ok()).is_some_and(|found| found == own);
+    if same { "palyra".to_owned() } else { own.display().to_string() }
 }
 
 /// The workspace that a new configuration gets.

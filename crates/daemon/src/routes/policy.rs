@@ -34,8 +34,10 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
     responses((status = 200, body = PolicySet), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn reload(State(app): State<Arc<App>>, caller: Caller) -> Result<Reply<PolicySet>, Failure> {
     caller.may(&app, Action::PolicyWrite, object(ObjectKind::PolicySet)?)?;
-    policies::reload(&app, &caller.principal.to_string()).await?;
-    Ok(Reply(told(&app)))
+    let waits = policies::reload(&app, &caller.principal.to_string()).await?;
+    let mut told = told(&app);
+    told.warnings.extend(waits);
+    Ok(Reply(told))
 }
 
 /// Tries a candidate on what was decided before, and tells what it would decide otherwise.

@@ -10,7 +10,7 @@ use axum::{
 use palyra_api::{
     ErrorBody,
     event::EventQuery,
-    run::{Amount, NewRun, Run},
+    run::{Amount, Limits, NewRun, Run},
 };
 use palyra_gate::Refusal;
 use palyra_journal::state::{Charge, RunRow};
@@ -96,6 +96,8 @@ const fn amount(charge: Charge) -> Amount {
     Amount { calls: charge.calls, wall_ms: charge.wall_ms, output_bytes: charge.output_bytes }
 }
 
-const fn charge(amount: Amount) -> Charge {
-    Charge { calls: amount.calls, wall_ms: amount.wall_ms, output_bytes: amount.output_bytes }
+/// At most this; the gate takes no more than is configured.
+fn charge(limits: Limits) -> Charge {
+    let most = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    Charge { calls: most(limits.calls), wall_ms: most(limits.wall_ms), output_bytes: most(limits.output_bytes) }
 }
