@@ -9,7 +9,8 @@ use std::{
 
 use palyra_journal::{
     Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
-    Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
+    Maintained, ProofError, ReadError, RecordKind, Selection, SqliteJournal, StoredRecord, Subject, Transaction,
+    Trouble,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Later},
 };
@@ -136,6 +137,14 @@ impl JournalStore for FaultyStore {
 
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
         self.read("records", |journal| journal.records(from, most))
+    }
+
+    fn records_within(&self, from: u64, most: usize, bytes: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
+        self.read("records_within", |journal| journal.records_within(from, most, bytes))
+    }
+
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>> {
+        self.read("subjects", |journal| journal.subjects(from, most))
     }
 
     fn checkpoint(&self) -> Later<'_, Result<String, ReadError>> {

@@ -42,8 +42,16 @@ pub trait JournalStore: Send + Sync {
     /// Tells of every commit from now on, by this daemon or another that shares the store. Whoever falls behind reads again.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Event>>>;
 
-    /// Records of this daemon's chain, from this number on.
+    /// Records of this daemon's chain, from this number on. For a few: they are read while the caller's thread waits.
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
+
+    /// Records of this daemon's chain, from this number on, up to the one with which their bodies are longer than so many bytes. At least
+    /// one, if there is one. However long it takes, nobody else waits for it.
+    fn records_within(&self, from: u64, most: usize, bytes: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>>;
+
+    /// The numbers of records of this daemon's chain from this one on, and what they are about. What they say is not read. However long it
+    /// takes, nobody else waits for it.
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>>;
 
     /// How many records this daemon's chain has, those that were dropped included.
     fn size(&self) -> Later<'_, Result<u64, ReadError>>;

@@ -82,9 +82,9 @@ impl Head {
 
 /// The latest time of any record.
 pub(super) fn latest(connection: &Connection) -> rusqlite::Result<Timestamp> {
-    let sql = format!("{} ORDER BY seq DESC LIMIT 1", rows::RECORD);
-    let last = rows::one(connection, &sql, [], rows::record)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    Ok(noted(connection)?.map_or(last.record.time(), |noted| noted.max(last.record.time())))
+    let sql = format!("{} ORDER BY seq DESC LIMIT 1", rows::HEADER);
+    let last = rows::one(connection, &sql, [], rows::header)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    Ok(noted(connection)?.map_or(last.time(), |noted| noted.max(last.time())))
 }
 
 fn noted(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {

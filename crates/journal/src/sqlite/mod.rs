@@ -16,6 +16,7 @@ mod queue;
 mod reader;
 mod ready;
 mod rows;
+mod scanner;
 mod schema;
 mod seal;
 pub(crate) mod tiles;
@@ -45,7 +46,8 @@ use self::{
     keeper::{Errand, Keeper, Load},
     open::{Existing, Open},
     queue::{Inlet, Job, queue},
-    reader::{Reader, records},
+    reader::{Portion, Reader, Scan},
+    scanner::Scanner,
     tiles::Tiles,
     writer::{Parts, SharedTrouble, Writer},
 };
@@ -54,7 +56,7 @@ use crate::{
     keep::{Erased, Keeping, Maintained, Selection},
     key::{JournalKey, KeyError},
     proof::{ConsistencyProof, InclusionProof, ProofError},
-    record::StoredRecord,
+    record::{RecordKind, StoredRecord, Subject},
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
     trouble::Trouble,
@@ -78,7 +80,10 @@ pub struct SqliteJournal {
     load: Arc<Load>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     trouble: SharedTrouble,
+    /// For what is read at once.
     reader: Mutex<Reader>,
+    /// For what may take long.
+    scanner: Scanner,
     /// The keeper, which needs the writer to the end, and then the writer.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held as long as the journal is open.
@@ -114,7 +119,7 @@ impl SqliteJournal {
         // Whoever verifies the journal just now is not in the way; the log is started anew later then.
         open.start_log_anew().map_err(|trouble| diagnosed(trouble, &path))?;
         let (is_new, database) = (open.is_new(), open.database());
-        let reader = Mutex::new(Reader::at(&path)?);
+        let (reader, scanner) = (Mutex::new(Reader::at(&path)?), Scanner::start(&path)?);
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
         let ((jobs, outlet), (errands, requests)) = (queue(), mpsc::channel());
@@ -150,7 +155,7 @@ impl SqliteJournal {
             thread("palyra-keeper", move || keeper.run(&requests))?,
         ]);
         let directory = directory.to_owned();
-        Ok(Self { directory, node, key, jobs, errands, load, events, trouble, reader, threads, _lock: lock })
+        Ok(Self { directory, node, key, jobs, errands, load, events, trouble, reader, scanner, threads, _lock: lock })
     }
 
     /// Where the journal is.
@@ -235,7 +240,18 @@ impl JournalStore for SqliteJournal {
     }
 
     fn records(&self, from: u64, most: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
-        self.read(|connection| records(&self.directory, connection, from, most))
+        let portion = Portion { from, most, bytes: usize::MAX };
+        self.read(|connection| Scan { connection, is_wanted: &|| true }.records(&self.directory, portion))
+    }
+
+    fn records_within(&self, from: u64, most: usize, bytes: usize) -> Later<'_, Result<Vec<StoredRecord>, ReadError>> {
+        let (directory, portion) = (self.directory.clone(), Portion { from, most, bytes });
+        self.scanner.ask(move |scan| scan.records(&directory, portion))
+    }
+
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>> {
+        let directory = self.directory.clone();
+        self.scanner.ask(move |scan| scan.subjects(&directory, from, most))
     }
 
     fn size(&self) -> Later<'_, Result<u64, ReadError>> {

@@ -4,10 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, ErrorCode, Row, params};
 
 use super::{apply::number, archive::segment_path, files::Files, rows, schema::open_for_reading};
-use crate::{record::StoredRecord, store::ReadError, trouble::Trouble};
+use crate::{
+    record::{RecordKind, StoredRecord, Subject},
+    store::ReadError,
+    trouble::Trouble,
+};
 
 /// A connection for reading.
 pub(super) struct Reader {
@@ -40,56 +44,110 @@ impl From<Trouble> for ReadError {
     }
 }
 
-/// Records from this number on, wherever they are.
-pub(super) fn records(
-    directory: &Path,
-    connection: &Connection,
-    from: u64,
-    most: usize,
-) -> rusqlite::Result<Vec<StoredRecord>> {
-    let mut attempt = 0;
-    loop {
-        match records_now(directory, connection, from, most) {
-            // A segment was dropped between reading its name and opening it; what is there now names it no longer.
-            Err(error) if attempt < ATTEMPTS && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
-                attempt += 1
-            }
-            read => return read,
-        }
-    }
+/// What is wanted of the records of a chain.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Portion {
+    /// From this number on.
+    pub(super) from: u64,
+    /// At most this many.
+    pub(super) most: usize,
+    /// No more once the bodies are longer than this.
+    pub(super) bytes: usize,
 }
 
-fn records_now(
-    directory: &Path,
-    connection: &Connection,
-    from: u64,
-    most: usize,
-) -> rusqlite::Result<Vec<StoredRecord>> {
-    // One moment of the journal, whatever is sealed meanwhile.
-    let moment = connection.unchecked_transaction()?;
-    let sql = format!("{} WHERE seq >= ?1 ORDER BY seq LIMIT ?2", rows::RECORD);
-    let read = |connection: &Connection, from: u64, already: usize| {
-        let most = i64::try_from(most.saturating_sub(already)).unwrap_or(i64::MAX);
-        rows::all(connection, &sql, params![number(from), most], rows::record)
-    };
-    let segments: Vec<(i64, i64)> = rows::all(
-        &moment,
-        "SELECT first, last FROM segments WHERE last >= ?1 ORDER BY first",
-        [number(from)],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let mut found = Vec::new();
-    let mut next = from;
-    for (first, last) in segments {
-        if found.len() >= most {
-            return Ok(found);
-        }
-        let path = segment_path(directory, first.unsigned_abs(), last.unsigned_abs());
-        found.extend(read(&open_for_reading(&path)?, next, found.len())?);
-        next = last.unsigned_abs() + 1;
+/// A pass over records, wherever they are.
+#[derive(Clone, Copy)]
+pub(super) struct Scan<'a> {
+    pub(super) connection: &'a Connection,
+    /// Whether anybody still waits for it.
+    pub(super) is_wanted: &'a dyn Fn() -> bool,
+}
+
+impl Scan<'_> {
+    /// Records with what they say.
+    pub(super) fn records(self, directory: &Path, portion: Portion) -> rusqlite::Result<Vec<StoredRecord>> {
+        self.rows(directory, rows::RECORD, portion, |row| {
+            let stored = rows::record(row)?;
+            let bytes = stored.body.as_ref().map_or(0, String::len);
+            Ok((stored, bytes))
+        })
     }
-    found.extend(read(&moment, next, found.len())?);
-    Ok(found)
+
+    /// What records are about. What they say is not read.
+    pub(super) fn subjects(
+        self,
+        directory: &Path,
+        from: u64,
+        most: usize,
+    ) -> rusqlite::Result<Vec<(u64, RecordKind, Subject)>> {
+        let portion = Portion { from, most, bytes: usize::MAX };
+        self.rows(directory, rows::HEADER, portion, |row| {
+            let header = rows::header(row)?;
+            Ok(((header.seq, header.kind, header.subject()), 0))
+        })
+    }
+
+    fn rows<T>(
+        self,
+        directory: &Path,
+        select: &str,
+        portion: Portion,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<(T, usize)>,
+    ) -> rusqlite::Result<Vec<T>> {
+        let mut attempt = 0;
+        loop {
+            match self.rows_now(directory, select, portion, &read) {
+                // A segment was dropped between reading its name and opening it; what is there now names it no longer.
+                Err(error) if attempt < ATTEMPTS && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
+                    attempt += 1;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    fn rows_now<T>(
+        self,
+        directory: &Path,
+        select: &str,
+        portion: Portion,
+        read: &impl Fn(&Row<'_>) -> rusqlite::Result<(T, usize)>,
+    ) -> rusqlite::Result<Vec<T>> {
+        // One moment of the journal, whatever is sealed meanwhile.
+        let moment = self.connection.unchecked_transaction()?;
+        let sql = format!("{select} WHERE seq >= ?1 ORDER BY seq LIMIT ?2");
+        let segments: Vec<(i64, i64)> = rows::all(
+            &moment,
+            "SELECT first, last FROM segments WHERE last >= ?1 ORDER BY first",
+            [number(portion.from)],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let (mut found, mut bytes, mut next) = (Vec::new(), 0_usize, portion.from);
+        // Says whether there may be more to find.
+        let mut gather = |connection: &Connection, from: u64| {
+            let most = i64::try_from(portion.most.saturating_sub(found.len())).unwrap_or(i64::MAX);
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(params![number(from), most])?;
+            while let Some(row) = rows.next()? {
+                let (one, length) = read(row)?;
+                found.push(one);
+                bytes = bytes.saturating_add(length);
+                if bytes > portion.bytes || !(self.is_wanted)() {
+                    return Ok(false);
+                }
+            }
+            Ok::<_, rusqlite::Error>(found.len() < portion.most)
+        };
+        for (first, last) in segments {
+            let path = segment_path(directory, first.unsigned_abs(), last.unsigned_abs());
+            if !gather(&open_for_reading(&path)?, next)? {
+                return Ok(found);
+            }
+            next = last.unsigned_abs() + 1;
+        }
+        gather(&moment, next)?;
+        Ok(found)
+    }
 }
 
 /// How often a journal that changes is read again.

@@ -21,6 +21,7 @@ pub(super) const CALL: &str =
 pub(super) const APPROVAL: &str = "SELECT id, call, session, principal, digest, state, document FROM approvals";
 pub(super) const GRANT: &str = "SELECT id, session, principal, tool, ended, uses, document FROM grants";
 pub(super) const RECORD: &str = "SELECT record, hash, body FROM records";
+pub(super) const HEADER: &str = "SELECT record FROM records";
 
 /// All rows that a query gives.
 pub(super) fn all<T>(
@@ -131,6 +132,10 @@ pub(super) fn posture(row: &Row<'_>) -> rusqlite::Result<PostureRow> {
 
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
     Ok(StoredRecord { record: word(row, 0, Record::parse)?, hash: hash(row, 1)?, body: row.get(2)? })
+}
+
+pub(super) fn header(row: &Row<'_>) -> rusqlite::Result<Record> {
+    word(row, 0, Record::parse)
 }
 
 /// A column that holds text of a type of its own.
