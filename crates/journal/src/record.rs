@@ -11,7 +11,10 @@ use palyra_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{body::Body, tree::leaf_hash};
+use crate::{
+    body::{Body, SALT_LENGTH},
+    tree::leaf_hash,
+};
 
 words! {
     /// What a record is about.
@@ -253,13 +256,16 @@ fn member(text: &mut String, key: &str, value: &str) {
     }
 }
 
-/// A record as it is kept: its header, its hash, and its body unless that was erased.
+/// A record as it is kept: its header, its hash, and its salt and its body unless they were erased. With the salt, whoever holds the body can
+/// check that it is the one that the header commits to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
     /// The header.
     pub record: Record,
     /// The hash of the header.
     pub hash: Sha256Digest,
+    /// What the body was salted with: `SHA-256(salt ‖ body)` is what the header commits to. `None` once it was erased.
+    pub salt: Option<[u8; SALT_LENGTH]>,
     /// The body, as canonical JSON. `None` once it was erased.
     pub body: Option<String>,
 }

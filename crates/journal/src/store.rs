@@ -1,7 +1,8 @@
 //! The seam: what the gate needs from whatever keeps the journal.
 //!
 //! Guarantees of every implementation: a transaction happens whole or not at all, and is durable when [`JournalStore::commit`] answers;
-//! everything that can change goes through it, so nothing changes without its record. Several daemons may share one store: each has its own
+//! everything that can change goes through it, so nothing changes without its record; what is read of a record is what was written, held to
+//! its hash and to the commitment of its body, or an error that names it. Several daemons may share one store: each has its own
 //! chain and key, state is common to all, and a commit of one wakes the subscribers of all.
 
 use std::{future::Future, io::Write, pin::Pin, sync::Arc};

@@ -12,7 +12,7 @@ mod lab;
 use std::{pin::pin, time::Duration};
 
 use lab::{Lab, append, commit, said, wait};
-use palyra_journal::{JournalStore, RecordKind, SqliteJournal, Subject};
+use palyra_journal::{JournalStore, ReadError, RecordKind, Selection, SqliteJournal, Subject, body::commitment};
 use rusqlite::Connection;
 
 /// A sealed segment, and some records more.
@@ -69,6 +69,60 @@ fn portions_go_on_from_sealed_records_to_the_newest() {
         all[200..300].iter().map(|one| (one.record.seq, one.record.kind, one.record.subject())).collect();
     assert_eq!(subjects, expected);
     assert_eq!(wait(journal.subjects(0, usize::MAX)).unwrap().len(), all.len());
+}
+
+#[test]
+fn a_record_that_is_not_what_was_written_is_an_error_and_no_answer() {
+    let harms = [
+        "UPDATE records SET body = replace(body, 'process.run', 'fs.read') WHERE seq = 3",
+        "UPDATE records SET body = '' WHERE seq = 3",
+        "UPDATE records SET salt = zeroblob(32) WHERE seq = 3",
+        // A byte that moved from the body into the salt hashes alike.
+        "UPDATE records SET salt = CAST(salt || CAST(substr(body, 1, 1) AS BLOB) AS BLOB), body = substr(body, 2) WHERE seq = 3",
+        "UPDATE records SET body = NULL WHERE seq = 3",
+        "UPDATE records SET salt = NULL WHERE seq = 3",
+        "UPDATE records SET hash = zeroblob(32) WHERE seq = 3",
+        "UPDATE records SET record = replace(record, 'tool.proposed', 'tool.attested') WHERE seq = 3",
+        "UPDATE records SET record = '{}' WHERE seq = 3",
+        "DELETE FROM records WHERE seq = 3; UPDATE records SET seq = 3 WHERE seq = 4",
+    ];
+    for harm in harms {
+        let lab = Lab::new();
+        let journal = lab.open();
+        append(&lab, &journal, 5);
+        lab.harm(harm);
+        let refused = Err(ReadError("record 3 is not what was written".to_owned()));
+        assert_eq!(wait(journal.records(3, 1)), refused, "{harm}");
+        assert_eq!(wait(journal.records_within(0, 9, usize::MAX)), refused, "{harm}");
+        // The others are what they were.
+        assert_eq!(wait(journal.records(0, 3)).unwrap().len(), 3, "{harm}");
+        assert!(wait(journal.latest()).is_ok(), "{harm}");
+    }
+    let lab = Lab::new();
+    let journal = sealed(&lab);
+    Connection::open(&lab.segment_files()[0])
+        .unwrap()
+        .execute_batch("UPDATE records SET body = body || ' ' WHERE seq = 7")
+        .unwrap();
+    let refused = Err(ReadError("record 7 is not what was written".to_owned()));
+    assert_eq!(wait(journal.records_within(0, 9, usize::MAX)), refused);
+}
+
+#[test]
+fn whoever_holds_a_record_can_check_its_body_until_that_is_erased() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    append(&lab, &journal, 2);
+    for stored in wait(journal.records_within(0, 9, usize::MAX)).unwrap() {
+        let (salt, body) = (stored.salt.unwrap(), stored.body.unwrap());
+        assert_eq!(commitment(&salt, body.as_bytes()), stored.record.body);
+    }
+    wait(journal.erase(Selection::Records { first: 1, last: 1 }, "asked for".to_owned())).unwrap();
+    let erased = wait(journal.records(1, 1)).unwrap().remove(0);
+    assert_eq!((erased.salt, erased.body), (None, None));
+    // What the journal says about itself is never erased.
+    lab.harm("UPDATE records SET body = NULL, salt = NULL WHERE seq = 0");
+    assert_eq!(wait(journal.records(0, 1)), Err(ReadError("record 0 is not what was written".to_owned())));
 }
 
 #[test]

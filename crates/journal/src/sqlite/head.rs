@@ -6,7 +6,7 @@ use palyra_types::{Sha256Digest, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use tlog_tiles::HASH_SIZE;
 
-use super::rows;
+use super::rows::{self, Unreadable};
 use crate::{
     checkpoint::Checkpoint,
     key::VerifyKey,
@@ -81,9 +81,10 @@ impl Head {
 }
 
 /// The latest time of any record.
-pub(super) fn latest(connection: &Connection) -> rusqlite::Result<Timestamp> {
-    let sql = format!("{} ORDER BY seq DESC LIMIT 1", rows::HEADER);
-    let last = rows::one(connection, &sql, [], rows::header)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+pub(super) fn latest(connection: &Connection) -> Result<Timestamp, Unreadable> {
+    let mut select = connection.prepare_cached(rows::LAST_HEADER)?;
+    let mut rows = select.query([])?;
+    let last = rows::header(rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?)?;
     Ok(noted(connection)?.map_or(last.time(), |noted| noted.max(last.time())))
 }
 

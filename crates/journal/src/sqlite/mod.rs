@@ -164,12 +164,14 @@ impl SqliteJournal {
         &self.directory
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Later<'_, Result<T, ReadError>>
+    fn read<T, E>(&self, read: impl FnOnce(&Connection) -> Result<T, E>) -> Later<'_, Result<T, ReadError>>
     where
         T: Send + 'static,
+        E: Into<ReadError>,
     {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = reader.connection().and_then(|connection| Ok(read(connection)?)).map_err(ReadError::from);
+        let connection = reader.connection().map_err(ReadError::from);
+        let answer = connection.and_then(|connection| read(connection).map_err(E::into));
         Box::pin(std::future::ready(answer))
     }
 

@@ -6,7 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, Row, params};
 
-use super::{apply::number, archive::segment_path, files::Files, rows, schema::open_for_reading};
+use super::{
+    apply::number,
+    archive::segment_path,
+    files::Files,
+    rows::{self, Unreadable},
+    schema::open_for_reading,
+};
 use crate::{
     record::{RecordKind, StoredRecord, Subject},
     store::ReadError,
@@ -65,7 +71,7 @@ pub(super) struct Scan<'a> {
 
 impl Scan<'_> {
     /// Records with what they say.
-    pub(super) fn records(self, directory: &Path, portion: Portion) -> rusqlite::Result<Vec<StoredRecord>> {
+    pub(super) fn records(self, directory: &Path, portion: Portion) -> Result<Vec<StoredRecord>, Unreadable> {
         self.rows(directory, rows::RECORD, portion, |row| {
             let stored = rows::record(row)?;
             let bytes = stored.body.as_ref().map_or(0, String::len);
@@ -79,7 +85,7 @@ impl Scan<'_> {
         directory: &Path,
         from: u64,
         most: usize,
-    ) -> rusqlite::Result<Vec<(u64, RecordKind, Subject)>> {
+    ) -> Result<Vec<(u64, RecordKind, Subject)>, Unreadable> {
         let portion = Portion { from, most, bytes: usize::MAX };
         self.rows(directory, rows::HEADER, portion, |row| {
             let header = rows::header(row)?;
@@ -92,13 +98,15 @@ impl Scan<'_> {
         directory: &Path,
         select: &str,
         portion: Portion,
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<(T, usize)>,
-    ) -> rusqlite::Result<Vec<T>> {
+        read: impl Fn(&Row<'_>) -> Result<(T, usize), Unreadable>,
+    ) -> Result<Vec<T>, Unreadable> {
         let mut attempt = 0;
         loop {
             match self.rows_now(directory, select, portion, &read) {
                 // A segment was dropped between reading its name and opening it; what is there now names it no longer.
-                Err(error) if attempt < ATTEMPTS && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
+                Err(Unreadable::Sqlite(error))
+                    if attempt < ATTEMPTS && error.sqlite_error_code() == Some(ErrorCode::CannotOpen) =>
+                {
                     attempt += 1;
                 }
                 read => return read,
@@ -111,8 +119,8 @@ impl Scan<'_> {
         directory: &Path,
         select: &str,
         portion: Portion,
-        read: &impl Fn(&Row<'_>) -> rusqlite::Result<(T, usize)>,
-    ) -> rusqlite::Result<Vec<T>> {
+        read: &impl Fn(&Row<'_>) -> Result<(T, usize), Unreadable>,
+    ) -> Result<Vec<T>, Unreadable> {
         // One moment of the journal, whatever is sealed meanwhile.
         let moment = self.connection.unchecked_transaction()?;
         let sql = format!("{select} WHERE seq >= ?1 ORDER BY seq LIMIT ?2");
@@ -136,7 +144,7 @@ impl Scan<'_> {
                     return Ok(false);
                 }
             }
-            Ok::<_, rusqlite::Error>(found.len() < portion.most)
+            Ok::<_, Unreadable>(found.len() < portion.most)
         };
         for (first, last) in segments {
             let path = segment_path(directory, first.unsigned_abs(), last.unsigned_abs());

@@ -1,6 +1,7 @@
 //! Reads rows back into what they were.
 //!
-//! Guarantees: a row that does not parse is an error, never a default.
+//! Guarantees: a row that does not parse is an error, never a default; a record is the one that its hash and its commitment say, or an error
+//! that names it.
 
 use palyra_types::{
     IdempotencyKey, Posture, Sha256Digest, Timestamp, ToolName,
@@ -10,18 +11,22 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params, types::Type};
 
 use super::head::digest;
 use crate::{
+    body::{SALT_LENGTH, commitment},
     record::{Record, StoredRecord},
     state::{
         ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, KEY_LIFE, KeyRow, PostureRow, RunRow, Waiting,
     },
+    store::ReadError,
+    trouble::Trouble,
 };
 
 pub(super) const CALL: &str =
     "SELECT call, node, session, run, waiting, state, first_seq, last_seq, document FROM calls";
 pub(super) const APPROVAL: &str = "SELECT id, call, session, principal, digest, state, document FROM approvals";
 pub(super) const GRANT: &str = "SELECT id, session, principal, tool, ended, uses, document FROM grants";
-pub(super) const RECORD: &str = "SELECT record, hash, body FROM records";
-pub(super) const HEADER: &str = "SELECT record FROM records";
+pub(super) const RECORD: &str = "SELECT seq, record, hash, salt, body FROM records";
+pub(super) const HEADER: &str = "SELECT seq, record FROM records";
+pub(super) const LAST_HEADER: &str = "SELECT seq, record FROM records ORDER BY seq DESC LIMIT 1";
 
 /// All rows that a query gives.
 pub(super) fn all<T>(
@@ -130,12 +135,81 @@ pub(super) fn posture(row: &Row<'_>) -> rusqlite::Result<PostureRow> {
     })
 }
 
-pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
-    Ok(StoredRecord { record: word(row, 0, Record::parse)?, hash: hash(row, 1)?, body: row.get(2)? })
+/// A record with what it says, held to what it commits to.
+pub(super) fn record(row: &Row<'_>) -> Result<StoredRecord, Unreadable> {
+    let (seq, record) = numbered(row)?;
+    let changed = || Unreadable::Changed(seq);
+    let hash = hash(row, 2).map_err(|_| changed())?;
+    // SECURITY: whoever can write to the database can put words into anybody's mouth. A proof shows the header only, so what is handed out
+    // with it must be what the header commits to.
+    if hash != Record::hash(&record.canonical()) {
+        return Err(changed());
+    }
+    let salt = row.get_ref(3)?.as_blob_or_null().map_err(|_| changed())?;
+    let body = row.get_ref(4)?.as_str_or_null().map_err(|_| changed())?;
+    match (salt, body) {
+        (Some(salt), Some(body)) => {
+            // INVARIANT: the salt has one length, or bytes could move between salt and body and hash alike.
+            let salt: [u8; SALT_LENGTH] = salt.try_into().map_err(|_| changed())?;
+            if commitment(&salt, body.as_bytes()) != record.body {
+                return Err(changed());
+            }
+            Ok(StoredRecord { record, hash, salt: Some(salt), body: Some(body.to_owned()) })
+        }
+        (None, None) if !record.kind.is_about_the_journal() => {
+            Ok(StoredRecord { record, hash, salt: None, body: None })
+        }
+        _ => Err(changed()),
+    }
 }
 
-pub(super) fn header(row: &Row<'_>) -> rusqlite::Result<Record> {
-    word(row, 0, Record::parse)
+/// The header of a record.
+pub(super) fn header(row: &Row<'_>) -> Result<Record, Unreadable> {
+    numbered(row).map(|(_, record)| record)
+}
+
+/// A header in its place.
+fn numbered(row: &Row<'_>) -> Result<(u64, Record), Unreadable> {
+    let seq = number(row, 0)?;
+    match word(row, 1, Record::parse) {
+        Ok(record) if record.seq == seq => Ok((seq, record)),
+        _ => Err(Unreadable::Changed(seq)),
+    }
+}
+
+/// Why a record cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// The record of this number is there, and not as it was written.
+    #[error("record {0} is not what was written")]
+    Changed(u64),
+    /// Reading failed.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl From<Unreadable> for ReadError {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Changed(_) => Self(error.to_string()),
+            Unreadable::Sqlite(error) => error.into(),
+        }
+    }
+}
+
+impl From<Unreadable> for Trouble {
+    fn from(error: Unreadable) -> Self {
+        match error {
+            Unreadable::Changed(_) => Self::Damaged(error.to_string()),
+            Unreadable::Sqlite(error) => error.into(),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Trouble::from(error).into()
+    }
 }
 
 /// A column that holds text of a type of its own.

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{
     reader::{Reader, Scan},
+    rows::Unreadable,
     thread,
 };
 use crate::{
@@ -41,15 +42,15 @@ impl Scanner {
     /// Has a scan done.
     pub(super) fn ask<T: Send + 'static>(
         &self,
-        scan: impl FnOnce(Scan<'_>) -> rusqlite::Result<T> + Send + 'static,
+        scan: impl FnOnce(Scan<'_>) -> Result<T, Unreadable> + Send + 'static,
     ) -> Later<'_, Result<T, ReadError>> {
         let (reply, answer) = oneshot::channel();
         let request: Request = Box::new(move |reader| {
             let is_wanted = || !reply.is_closed();
             if is_wanted() {
-                let connection = reader.connection();
+                let connection = reader.connection().map_err(ReadError::from);
                 let read = connection.and_then(|connection| Ok(scan(Scan { connection, is_wanted: &is_wanted })?));
-                let _ = reply.send(read.map_err(ReadError::from));
+                let _ = reply.send(read);
             }
         });
         let sent = self.requests.as_ref().is_some_and(|requests| requests.send(request).is_ok());
