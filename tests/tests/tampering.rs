@@ -55,6 +55,15 @@ async fn every_harm_done_to_a_journal_ends_verification_with_7_and_names_the_fir
         let text = String::from_utf8_lossy(&told.stdout);
         assert!(text.contains(&format!("record {first}")), "{sql}: {text}");
     }
+    // A key without its database is a journal that vanished, and nothing at all is no journal.
+    let copy = tempfile::tempdir().unwrap();
+    let verify = || {
+        let told = lab.palyra().args(["journal", "verify", "--directory"]).arg(copy.path()).output().unwrap();
+        told.status.code()
+    };
+    assert_eq!(verify(), Some(1));
+    fs::copy(whole.join("verify.key"), copy.path().join("verify.key")).unwrap();
+    assert_eq!(verify(), Some(7));
     let told = lab.palyra().args(["journal", "verify"]).output().unwrap();
     assert_eq!(told.status.code(), Some(0));
 }

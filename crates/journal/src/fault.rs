@@ -26,6 +26,9 @@ pub enum Fault {
     /// There is no journal, or no key to verify it with.
     #[error("there is no journal here: {0}")]
     Absent(String),
+    /// The key of a journal is there, and its database is not.
+    #[error("the journal has vanished: its key is here, and its database is not")]
+    Vanished,
     /// What should hold the record cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(String),

@@ -23,6 +23,9 @@ use zeroize::Zeroizing;
 /// The file that holds the private key.
 pub const SIGNING_KEY_FILE: &str = "signing.key";
 
+/// The file that holds the private key until the first record that it signed is durable.
+pub(crate) const BEGUN_KEY_FILE: &str = "signing.key.begun";
+
 /// The file that holds the public key, for whoever wants to verify.
 pub const VERIFY_KEY_FILE: &str = "verify.key";
 
@@ -50,23 +53,6 @@ impl JournalKey {
         let text =
             Zeroizing::new(format!("PRIVATE+KEY+{name}+{id:08x}+{}", BASE64_STANDARD.encode(private.as_slice())));
         Ok((Self::from_text(&text)?, text))
-    }
-
-    /// Reads the key of a directory, or makes one there if there is none.
-    ///
-    /// # Errors
-    /// When the file cannot be read or made, others can read it, or it holds no key.
-    pub fn load_or_create(directory: &Path, name: &str, entropy: &dyn Entropy) -> Result<Self, KeyError> {
-        let path = directory.join(SIGNING_KEY_FILE);
-        match Self::load(&path) {
-            Err(KeyError::Io(_, error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            loaded => return loaded,
-        }
-        let (key, text) = Self::generate(name, entropy)?;
-        // The private key last: a directory that has it has everything.
-        write_new(&directory.join(VERIFY_KEY_FILE), key.public.text().as_bytes(), 0o644)?;
-        write_new(&path, text.as_bytes(), 0o600)?;
-        Ok(key)
     }
 
     /// Reads the key in a file.
@@ -213,7 +199,7 @@ impl KeyError {
 }
 
 /// Writes a file that did not exist, so that it is there whole or not at all, and stays after a power cut.
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), KeyError> {
+pub(crate) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), KeyError> {
     let io = |error| KeyError::Io(path.to_owned(), error);
     let mut unfinished = path.to_owned().into_os_string();
     unfinished.push(".new");
@@ -237,20 +223,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_read_back() {
+    fn a_key_is_read_back_unless_others_can_read_it() {
         let directory = tempfile::tempdir().unwrap();
-        let made = JournalKey::load_or_create(directory.path(), "palyra.local/x", &SystemEntropy).unwrap();
-        let read = JournalKey::load_or_create(directory.path(), "palyra.local/y", &SystemEntropy).unwrap();
-        assert_eq!(made.public(), read.public());
-        assert_eq!(made.public(), &VerifyKey::load(directory.path()).unwrap());
-        assert_eq!(read.public().name(), "palyra.local/x");
-    }
-
-    #[test]
-    fn a_private_key_that_others_can_read_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        JournalKey::load_or_create(directory.path(), "x", &SystemEntropy).unwrap();
         let path = directory.path().join(SIGNING_KEY_FILE);
+        let (key, text) = JournalKey::generate("palyra.local/x", &SystemEntropy).unwrap();
+        write_new(&path, text.as_bytes(), 0o600).unwrap();
+        assert_eq!(JournalKey::load(&path).unwrap().public(), key.public());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(JournalKey::load(&path), Err(KeyError::OpenToOthers(_))));

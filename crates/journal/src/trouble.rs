@@ -25,6 +25,9 @@ pub enum Trouble {
     /// The database holds less than was acknowledged, or something else.
     #[error("the journal on disk is not the one that was written: {0}")]
     Replaced(String),
+    /// The key is there, and nothing that it signed.
+    #[error("the journal in `{}` has vanished: its key is there, and its records are not", .0.display())]
+    Vanished(PathBuf),
     /// Another process holds it.
     #[error("another process uses the journal in `{}`", .0.display())]
     InUse(PathBuf),
@@ -50,6 +53,9 @@ impl Trouble {
             Self::Damaged(_) => "stop the daemon and run `palyra journal verify`; restore from a backup if it fails",
             Self::Replaced(_) => {
                 "stop the daemon and run `palyra journal verify` against a checkpoint that was saved elsewhere"
+            }
+            Self::Vanished(_) => {
+                "restore it from a backup; to begin a new journal, move the old key and what else is left of the old one away"
             }
             Self::InUse(_) => "stop the other daemon, or give this one a `PALYRA_HOME` of its own",
             Self::Refused(_) => "others can be written; report this, with what it was about",

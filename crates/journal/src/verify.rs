@@ -14,9 +14,12 @@ use crate::{
     chain::{Chain, Entry},
     checkpoint::Checkpoint,
     fault::{Failure, Fault},
-    key::VerifyKey,
+    key::{SIGNING_KEY_FILE, VERIFY_KEY_FILE, VerifyKey},
     record::Record,
-    sqlite::archive::{Archive, Boundary, Segment, StoredRow},
+    sqlite::{
+        DATABASE_FILE,
+        archive::{Archive, Boundary, Segment, StoredRow},
+    },
     tree::{FullTile, TILE_HEIGHT, TILE_RECORDS, TILE_WIDTH, Tree},
     trust::{Landmarks, Trust},
 };
@@ -61,6 +64,11 @@ pub fn verify(directory: &Path, trust: &Trust, progress: &mut dyn FnMut(u64, u64
 }
 
 fn verify_once(directory: &Path, trust: &Trust, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Failure> {
+    // A key gets its name when its journal has a record, so one without a database has lost it.
+    let is_there = |file: &str| directory.join(file).exists();
+    if !is_there(DATABASE_FILE) && (is_there(VERIFY_KEY_FILE) || is_there(SIGNING_KEY_FILE)) {
+        return Err(Failure::new(0, Fault::Vanished));
+    }
     let key = trust.key_of(VerifyKey::load(directory))?;
     let archive = Archive::open(directory).map_err(|error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::CannotOpen) => Failure::new(0, Fault::Absent(error.to_string())),

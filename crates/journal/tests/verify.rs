@@ -156,6 +156,11 @@ fn every_harm_done_to_a_segment_is_found_and_named() {
     assert_eq!(check(&copy), Err(Failure { seq: 256, fault: Fault::SegmentMissing }));
     let copy = lab.copy();
     fs::remove_file(copy.path().join(DATABASE_FILE)).unwrap();
+    assert_eq!(check(&copy), Err(Failure { seq: 0, fault: Fault::Vanished }));
+    for key in ["verify.key", "signing.key"] {
+        assert_eq!(check(&copy), Err(Failure { seq: 0, fault: Fault::Vanished }), "{key}");
+        fs::remove_file(copy.path().join(key)).unwrap();
+    }
     assert!(matches!(check(&copy), Err(Failure { seq: 0, fault: Fault::Absent(_) })));
 }
 

@@ -1,7 +1,7 @@
 //! The journal in one SQLite database: a directory with the database, its keys and its lock.
 //!
 //! Guarantees: what [`JournalStore`](crate::store::JournalStore) promises; one process at a time; a database that is not the one that was
-//! signed last does not open.
+//! signed last does not open, and neither does a journal that has vanished.
 
 mod answers;
 mod apply;
@@ -9,6 +9,7 @@ pub(crate) mod archive;
 mod batch;
 mod erase;
 mod files;
+mod founding;
 mod head;
 mod keeper;
 mod open;
@@ -43,8 +44,9 @@ use tokio::sync::{broadcast, oneshot};
 use self::{
     answers::question,
     files::diagnosed,
+    founding::Founding,
     keeper::{Errand, Keeper, Load},
-    open::{Existing, Open},
+    open::Open,
     queue::{Inlet, Job, queue},
     reader::{Portion, Reader, Scan},
     scanner::Scanner,
@@ -54,7 +56,7 @@ use self::{
 use crate::{
     export::{Bundle, ExportError, Extent, export},
     keep::{Erased, Keeping, Maintained, Selection},
-    key::{JournalKey, KeyError},
+    key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::{RecordKind, StoredRecord, Subject},
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
@@ -94,7 +96,7 @@ impl SqliteJournal {
     /// Opens the journal of a directory, and makes it if there is none. It keeps as much as is usual.
     ///
     /// # Errors
-    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last.
+    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last, or no more than its key.
     pub fn open(directory: &Path, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Result<Self, Trouble> {
         Self::open_keeping(directory, Keeping::default(), clock, entropy)
     }
@@ -102,7 +104,7 @@ impl SqliteJournal {
     /// Opens the journal of a directory, and makes it if there is none. It keeps as much as it is told.
     ///
     /// # Errors
-    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last.
+    /// When the directory cannot be used, another process uses it, or what it holds is not what was signed last, or no more than its key.
     pub fn open_keeping(
         directory: &Path,
         keeping: Keeping,
@@ -112,10 +114,11 @@ impl SqliteJournal {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(disk)?;
         let lock = lock(directory)?;
         let path = directory.join(DATABASE_FILE);
-        let key = key(directory, clock.as_ref(), entropy.as_ref())?;
-        let node = node(&key)?;
-        let open =
-            Open::at(&path, key.public(), Existing::Optional).map_err(|trouble| diagnosed(trouble, directory))?;
+        let founding = Founding::at(directory, clock.as_ref(), entropy.as_ref())?;
+        let (node, existing) = (founding.node()?, founding.expects(directory)?);
+        let open = Open::at(&path, founding.key().public(), existing)
+            .map_err(|trouble| founding.explain(diagnosed(trouble, directory)))?;
+        founding.begin(directory, open.is_new())?;
         // Whoever verifies the journal just now is not in the way; the log is started anew later then.
         open.start_log_anew().map_err(|trouble| diagnosed(trouble, &path))?;
         let (is_new, database) = (open.is_new(), open.database());
@@ -126,7 +129,7 @@ impl SqliteJournal {
         let parts = Parts {
             path,
             node,
-            key: key.clone(),
+            key: founding.key().clone(),
             clock,
             entropy,
             events: events.clone(),
@@ -139,6 +142,7 @@ impl SqliteJournal {
         if is_new {
             writer.begin().map_err(|trouble| diagnosed(trouble, &directory.join(DATABASE_FILE)))?;
         }
+        let key = founding.complete(directory)?;
         let keeper = Keeper {
             directory: directory.to_owned(),
             key: key.clone(),
@@ -419,22 +423,6 @@ fn lock(directory: &Path) -> Result<File, Trouble> {
     Err(Trouble::InUse(directory.to_owned()))
 }
 
-/// The key of the journal. Its name is the journal's origin and ends in the id of the node.
-fn key(directory: &Path, clock: &dyn Clock, entropy: &dyn Entropy) -> Result<JournalKey, Trouble> {
-    let node = NodeId::generate(clock.now(), entropy).map_err(|error| Trouble::Key(error.to_string()))?;
-    let made = JournalKey::load_or_create(directory, &format!("{ORIGIN}{node}"), entropy);
-    made.map_err(|error| match error {
-        KeyError::Io(_, error) if disk_kind(&error).is_some() => disk(error),
-        error => Trouble::Key(error.to_string()),
-    })
-}
-
-fn node(key: &JournalKey) -> Result<NodeId, Trouble> {
-    let name = key.public().name();
-    let id = name.strip_prefix(ORIGIN).and_then(|id| NodeId::parse(id).ok());
-    id.ok_or_else(|| Trouble::Key(format!("its name `{name}` is not that of a journal")))
-}
-
 fn disk(error: io::Error) -> Trouble {
     disk_kind(&error).unwrap_or_else(|| Trouble::Disk(error.to_string()))
 }
@@ -450,9 +438,6 @@ fn disk_kind(error: &io::Error) -> Option<Trouble> {
 /// How often the lock is tried, and how long in between: a second in all.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
-
-/// What the origin of every journal starts with.
-const ORIGIN: &str = "palyra.local/journal/";
 
 /// How many commits a subscriber may fall behind before it has to read again.
 const BACKLOG: usize = 4_096;
