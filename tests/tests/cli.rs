@@ -352,6 +352,18 @@ fn whoever_else_sits_on_the_port_is_sent_nothing() {
 }
 
 #[test]
+fn a_daemon_that_takes_no_connection_is_not_called_another_program() {
+    let lab = DaemonLab::new();
+    let full = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = command(&lab, &["tools"]);
+    command.env("PALYRA_LISTEN__CONTROL", full.local_addr().unwrap().to_string());
+    std::thread::spawn(move || drop(full.accept()));
+    let said = Said::of(command.output().unwrap()).expect(6);
+    assert!(said.err.starts_with("error: the daemon takes no connection now\n"), "{}", said.err);
+    assert!(said.err.contains("\nhelp:  try again in a moment"), "{}", said.err);
+}
+
+#[test]
 fn the_demo_is_real_for_root_and_for_an_ordinary_user() {
     for lab in [DaemonLab::new(), DaemonPlan::default().ordinary_user().start()] {
         let said = palyra(&lab, &["demo"]).expect(0);

@@ -82,6 +82,12 @@ impl From<ClientError> for Failure {
                 "nothing was sent to whoever listens there",
                 "stop that program, or start the daemon of this state directory anew: `palyra up`",
             ),
+            ClientError::Closed { .. } => (
+                Exit::Unreachable,
+                "closed",
+                "the daemon takes no connection now",
+                "try again in a moment; if that does not help, it has too many connections: look at its log",
+            ),
             ClientError::Slow { .. } => {
                 (Exit::Unreachable, "slow", "the daemon does not answer", "look at the daemon's log")
             }

@@ -272,6 +272,23 @@ fn who_speaks_no_tls_is_a_stranger() {
 }
 
 #[test]
+fn who_closes_the_connection_before_showing_a_certificate_is_not_called_a_stranger() {
+    // With what was sent unread, the end is a reset; with it read, it is an orderly one.
+    for reads in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            if reads {
+                let _ = stream.read(&mut [0; 4096]);
+            }
+        });
+        let outcome = health(&trusting(address, &identity("localhost").cert.pem()));
+        assert!(matches!(outcome, Err(ClientError::Closed { .. })), "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_certificate_that_is_none_is_refused() {
     let address = "127.0.0.1:1".parse().unwrap();
     for text in ["", "garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {

@@ -23,6 +23,14 @@ pub enum ClientError {
         /// What was wrong.
         message: String,
     },
+    /// Somebody listens and closed the connection before it was known who they are, as a daemon does that has too many. Nothing was sent.
+    #[error("the connection to {address} was closed before the daemon showed its certificate: {message}")]
+    Closed {
+        /// Where.
+        address: String,
+        /// What the system says.
+        message: String,
+    },
     /// Somebody listens and does not answer in time.
     #[error("the daemon at {address} did not answer within {patience:?}")]
     Slow {
@@ -65,6 +73,6 @@ impl ClientError {
     /// Whether no daemon could be asked at all.
     #[must_use]
     pub const fn is_absence(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Stranger { .. } | Self::Slow { .. })
+        matches!(self, Self::Unreachable { .. } | Self::Stranger { .. } | Self::Closed { .. } | Self::Slow { .. })
     }
 }

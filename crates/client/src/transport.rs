@@ -1,6 +1,6 @@
 //! The two ways to a daemon: plain HTTP on loopback, and TLS that trusts one certificate.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -53,7 +53,12 @@ impl Transport {
             Self::Control { tls, .. } => {
                 let stranger = |message: String| ClientError::Stranger { address: self.to_string(), message };
                 let name = ServerName::try_from(SERVER_NAME).map_err(|error| stranger(error.to_string()))?;
-                let stream = tls.connect(name, stream).await.map_err(|error| stranger(error.to_string()))?;
+                let stream = tls.connect(name, stream).await.map_err(|error| match error.kind() {
+                    kind if is_end(kind) => {
+                        ClientError::Closed { address: self.to_string(), message: error.to_string() }
+                    }
+                    _ => stranger(error.to_string()),
+                })?;
                 Ok(Box::new(stream))
             }
         }
@@ -85,6 +90,12 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Whether the other side ended the connection. What it said and should not have said comes as `InvalidData`.
+const fn is_end(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
 /// What bytes go over.
