@@ -13,6 +13,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -361,6 +362,28 @@ fn a_daemon_that_takes_no_connection_is_not_called_another_program() {
     let said = Said::of(command.output().unwrap()).expect(6);
     assert!(said.err.starts_with("error: the daemon takes no connection now\n"), "{}", said.err);
     assert!(said.err.contains("\nhelp:  try again in a moment"), "{}", said.err);
+}
+
+#[test]
+fn status_names_a_state_directory_that_cannot_be_read_and_asks_nobody_else() {
+    let lab = DaemonPlan::default().make();
+    let home = lab.home().to_str().unwrap();
+    let said = palyra(&lab, &["tools"]).expect(6);
+    assert!(said.err.contains("owner.token is missing"), "a half-made one has no daemon: {}", said.err);
+    fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = palyra(&lab, &["status"]).expect(1);
+    assert!(said.err.starts_with(&format!("error: the state directory {home} cannot be used\n")), "{}", said.err);
+    assert!(said.err.contains("has mode 0755"), "{}", said.err);
+
+    // Somebody else's, behind a directory that this user cannot enter; root enters all of them.
+    let lab = DaemonPlan::default().ordinary_user().make();
+    let above = lab.home().parent().unwrap();
+    fs::set_permissions(above, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = command(&lab, &["status"]);
+    let said = Said::of(command.current_dir("/").output().unwrap()).expect(1);
+    fs::set_permissions(above, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(said.err.contains(lab.home().to_str().unwrap()), "{}", said.err);
+    assert!(said.err.contains("Permission denied"), "{}", said.err);
 }
 
 #[test]

@@ -16,11 +16,14 @@ pub(crate) struct Connection(Installation);
 impl Connection {
     /// Finds the installation by the environment.
     pub(crate) fn find() -> Result<Self, Failure> {
-        Installation::find(&home()?, environment()).map(Self).map_err(|error| {
-            // Without a state directory no daemon has ever been started here.
+        let home = home()?;
+        Installation::find(&home, environment()).map(Self).map_err(|error| {
+            // Without a state directory, or with half of one, no daemon has ever been started here.
             let (exit, what) = match &error {
-                InstallationError::Absent(_) => (Exit::Unreachable, "no daemon answers"),
-                _ => (Exit::Failure, "the state directory cannot be used"),
+                InstallationError::Absent(_) | InstallationError::Missing(_) => {
+                    (Exit::Unreachable, "no daemon answers".to_owned())
+                }
+                _ => (Exit::Failure, format!("the state directory {} cannot be used", home.path().display())),
             };
             Failure::new(exit, "no_installation", what, error.to_string(), error.advice())
         })

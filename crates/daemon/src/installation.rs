@@ -262,7 +262,10 @@ enum Kind {
 
 /// Whether something belongs to this user and to nobody else.
 fn private(path: &Path, kind: Kind) -> Result<(), InstallationError> {
-    let metadata = fs::symlink_metadata(path).map_err(at(path))?;
+    let metadata = fs::symlink_metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => InstallationError::Missing(path.to_owned()),
+        _ => at(path)(error),
+    })?;
     let right_kind = match kind {
         Kind::File => metadata.is_file(),
         Kind::Directory => metadata.is_dir(),
@@ -292,6 +295,9 @@ pub enum InstallationError {
     /// There is none.
     #[error("there is no state directory at {}", .0.display())]
     Absent(PathBuf),
+    /// A part of it was never made.
+    #[error("{} is missing", .0.display())]
+    Missing(PathBuf),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -342,6 +348,7 @@ impl InstallationError {
     pub fn advice(&self) -> String {
         match self {
             Self::Absent(_) => "make one: `palyra init`, or start a daemon: `palyra up`".to_owned(),
+            Self::Missing(_) => "make it: `palyra init`, or start a daemon: `palyra up`".to_owned(),
             Self::Config(error) => error.advice().to_owned(),
             Self::Certificate(error) => error.advice().to_owned(),
             Self::Open { path, wanted, .. } => format!("chmod {wanted:03o} {}", path.display()),

@@ -22,8 +22,13 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
     let endpoint = match &args.url {
         Some(url) => parse(url)?,
-        // Whether anything is installed is another question; a daemon may be there.
-        None => Connection::find().and_then(|connection| connection.local()).or_else(|_| parse(DEFAULT_LOCAL_URL))?,
+        None => match Connection::find() {
+            Ok(connection) => connection.local()?,
+            // Nothing was ever made here; a daemon of another state directory may be there.
+            Err(failure) if failure.exit == Exit::Unreachable || failure.code == "no_home" => parse(DEFAULT_LOCAL_URL)?,
+            // What is here and cannot be used says where its daemon would be, so nobody else is asked.
+            Err(failure) => return Err(failure),
+        },
     };
     let health = block_on(async { Ok(Client::local(endpoint).health().await?) }).map_err(|failure| {
         let help = match failure.code.as_ref() {
