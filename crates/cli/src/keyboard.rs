@@ -12,6 +12,8 @@ use std::{
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::rows::{UNKNOWN, columns, rows};
+
 /// A terminal with a person in front of it.
 pub(crate) struct Keyboard {
     terminal: File,
@@ -45,9 +47,11 @@ impl Keyboard {
         Some(Self { terminal, wanted, lines, reading: false })
     }
 
-    /// Shows a line.
+    /// Shows a line, in rows of the terminal's width.
     pub(crate) fn show(&mut self, line: &str) {
-        let _ = writeln!(self.terminal, "{line}");
+        for row in rows(line, columns(&self.terminal).unwrap_or(UNKNOWN)) {
+            let _ = writeln!(self.terminal, "{row}");
+        }
     }
 
     /// Shows a prompt, and forgets what was typed before it.

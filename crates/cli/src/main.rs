@@ -13,6 +13,7 @@ mod outcome;
 mod prompt;
 mod question;
 mod report;
+mod rows;
 mod selection;
 mod terminal;
 

@@ -51,14 +51,14 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
 /// The lines of a question, for stdout.
 pub(crate) fn out(approval: &Approval, terminal: &Terminal) {
     for line in lines(approval, &|style, text| terminal.paint(style, text)) {
-        terminal.out(line);
+        terminal.out_rows(line);
     }
 }
 
 /// The lines of a question, for stderr.
 pub(crate) fn talk(approval: &Approval, terminal: &Terminal) {
     for line in lines(approval, &|style, text| terminal.paint_err(style, text)) {
-        terminal.talk(line);
+        terminal.talk_rows(line);
     }
 }
 

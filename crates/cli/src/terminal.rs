@@ -12,6 +12,8 @@ use palyra_policy::Verdict;
 use palyra_types::visible::{is_hidden, visible};
 use serde::Serialize;
 
+use crate::rows::{columns, rows};
+
 /// The streams of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
@@ -46,6 +48,14 @@ impl Terminal {
         }
     }
 
+    /// Prints a line of data that holds what others said; on a terminal, in rows of its width.
+    pub(crate) fn out_rows(&self, line: impl AsRef<str>) {
+        match columns(io::stdout()) {
+            Some(columns) => rows(line.as_ref(), columns).iter().for_each(|row| self.out(row)),
+            None => self.out(line),
+        }
+    }
+
     /// Whether some data could not be written.
     pub(crate) fn failed() -> bool {
         let flushed = io::stdout().lock().flush();
@@ -55,6 +65,14 @@ impl Terminal {
     /// Prints a line of talk.
     pub(crate) fn talk(&self, line: impl AsRef<str>) {
         let _ = writeln!(io::stderr().lock(), "{}", line.as_ref());
+    }
+
+    /// Prints a line of talk that holds what others said; on a terminal, in rows of its width.
+    pub(crate) fn talk_rows(&self, line: impl AsRef<str>) {
+        match columns(io::stderr()) {
+            Some(columns) => rows(line.as_ref(), columns).iter().for_each(|row| self.talk(row)),
+            None => self.talk(line),
+        }
     }
 
     /// Prints a document.

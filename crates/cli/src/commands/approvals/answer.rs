@@ -81,7 +81,7 @@ async fn answer(client: &Client, id: &str, (decision, manner): (&Decision, Manne
         terminal.document("approval.answers", Answers { answered });
     } else {
         for answer in &answered {
-            terminal.out(question::answered(answer, &|style, text| terminal.paint(style, text)));
+            terminal.out_rows(question::answered(answer, &|style, text| terminal.paint(style, text)));
         }
     }
     Ok(Exit::Ok)

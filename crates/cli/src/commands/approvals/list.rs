@@ -18,13 +18,13 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         return Ok(Exit::Ok);
     }
     for approval in &approvals {
-        terminal.out(format!(
+        terminal.out_rows(format!(
             "{} {}  {}",
             terminal.paint(WAIT, "?"),
             terminal.paint(BOLD, &approval.id.to_string()),
             shown(&approval.summary)
         ));
-        terminal.out(terminal.paint(
+        terminal.out_rows(terminal.paint(
             DIM,
             &format!(
                 "    {} · risk {} · answer within {}",

@@ -62,7 +62,7 @@ async fn show(client: &Client, id: &str, terminal: &Terminal) -> Outcome {
     } else {
         question::out(&approval, terminal);
         if let Some(answer) = &approval.answer {
-            terminal.out(format!("  {}", question::answered(answer, &|style, text| terminal.paint(style, text))));
+            terminal.out_rows(format!("  {}", question::answered(answer, &|style, text| terminal.paint(style, text))));
         }
     }
     Ok(Exit::Ok)

@@ -161,7 +161,8 @@ impl Watch<'_> {
             self.terminal.out("");
         } else if let (Some(prompt), Some(keyboard)) = (&self.focused, &mut self.keyboard) {
             let count = self.waiting.len();
-            keyboard.show(&self.terminal.paint_err(DIM, &format!("\n  {count} more waiting")));
+            keyboard.show("");
+            keyboard.show(&self.terminal.paint_err(DIM, &format!("  {count} more waiting")));
             prompt.again(keyboard);
         }
         self.waiting.push_back(approval);
@@ -184,12 +185,15 @@ impl Watch<'_> {
             match &mut self.keyboard {
                 Some(keyboard) => {
                     let line = question::answered(answer, &|style, text| self.terminal.paint_err(style, text));
-                    keyboard.show(&format!("\n  {line}"));
+                    keyboard.show("");
+                    keyboard.show(&format!("  {line}"));
                     if let Some(prompt) = self.focused.as_ref().filter(|_| !focused) {
                         prompt.again(keyboard);
                     }
                 }
-                None => self.terminal.out(question::answered(answer, &|style, text| self.terminal.paint(style, text))),
+                None => {
+                    self.terminal.out_rows(question::answered(answer, &|style, text| self.terminal.paint(style, text)));
+                }
             }
         }
         if focused {
