@@ -13,7 +13,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     keyboard::Keyboard,
-    prompt::{Decision, Manner, Prompt, answer},
+    prompt::{Before, Decision, Manner, Prompt, answer},
     question, report,
     terminal::Terminal,
 };
@@ -51,6 +51,8 @@ pub(crate) struct Follow<'a> {
     interrupt: Signal,
     keyboard: Option<Keyboard>,
     asking: Option<(Approval, Prompt)>,
+    /// What stood at the terminal before the next question.
+    before: Before,
 }
 
 enum Next {
@@ -72,7 +74,7 @@ impl<'a> Follow<'a> {
             Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
         })?;
         let stream = proposer.propose_stream(call, key).await?;
-        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard: None, asking: None })
+        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard: None, asking: None, before: Before::Done })
     }
 
     /// Follows the call to its end.
@@ -123,6 +125,7 @@ impl<'a> Follow<'a> {
             ("approval.requested", Some(call)) => self.asked(call).await,
             ("approval.resolved", _) => {
                 if let (Some((approval, _)), Some(keyboard)) = (self.asking.take(), &mut self.keyboard) {
+                    self.before = Before::Another;
                     keyboard.show("");
                     keyboard.show(&format!("  question {} is answered or over", approval.id));
                 }
@@ -146,8 +149,9 @@ impl<'a> Follow<'a> {
         }
         match &mut self.keyboard {
             Some(keyboard) => {
-                let prompt = Prompt::ask(&approval, keyboard, self.terminal);
-                self.asking = Some((approval, prompt));
+                let before = if self.asking.is_some() { Before::Another } else { self.before };
+                let prompt = Prompt::ask(&approval, before, keyboard, self.terminal);
+                (self.asking, self.before) = (Some((approval, prompt)), Before::Done);
             }
             None => {
                 question::talk(&approval, self.terminal);
@@ -177,7 +181,7 @@ impl<'a> Follow<'a> {
             Err(failure) => {
                 report::failure_to(&failure, &mut |line| keyboard.show(&format!("  {line}")), self.terminal);
                 if !matches!(failure.code.as_ref(), "too_late" | "approval_expired" | "unknown_approval") {
-                    let prompt = Prompt::ask(&approval, keyboard, self.terminal);
+                    let prompt = Prompt::ask(&approval, Before::Done, keyboard, self.terminal);
                     self.asking = Some((approval, prompt));
                 }
             }

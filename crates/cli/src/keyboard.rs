@@ -9,7 +9,10 @@ use std::{
     thread,
 };
 
-use rustix::termios::{LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
+use rustix::{
+    io::ioctl_fionread,
+    termios::{LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr},
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::rows::{UNKNOWN, columns, rows};
@@ -56,12 +59,22 @@ impl Keyboard {
 
     /// Shows a prompt, and forgets what was typed before it.
     pub(crate) fn prompt(&mut self, text: &str) {
+        self.forget();
+        // Over the beginning of a line that was typed and is forgotten.
+        let _ = write!(self.terminal, "\r{text}");
+        let _ = self.terminal.flush();
+    }
+
+    /// Forgets what was typed so far, and says whether there was a whole line.
+    pub(crate) fn forget(&mut self) -> bool {
+        // A terminal that hands out lines counts whole ones only.
+        let mut any = ioctl_fionread(&self.terminal).is_ok_and(|count| count > 0);
         while let Ok(_forgotten) = self.lines.try_recv() {
             self.reading = false;
+            any = true;
         }
         let _ = tcflush(&self.terminal, QueueSelector::IFlush);
-        let _ = write!(self.terminal, "{text}");
-        let _ = self.terminal.flush();
+        any
     }
 
     /// The next line, or nothing if the person closed the terminal. Nothing is lost if this is given up while it waits.

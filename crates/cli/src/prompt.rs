@@ -1,12 +1,21 @@
 //! The prompt under a question: which answers there are, and how one is given.
 //!
-//! Guarantees: an answer carries the digest of what was shown; nothing but a whole, known answer is taken for one.
+//! Guarantees: an answer carries the digest of what was shown; nothing but a whole, known answer is taken for one; what was meant for one
+//! question does not answer the next.
+
+use std::time::Duration;
 
 use palyra_api::approval::{Answers, Approval, Approve, Deny, Scope, Unlock};
 use palyra_client::{Client, ClientError};
 use palyra_types::Sha256Digest;
+use tokio::time::{Instant, sleep_until};
 
-use crate::{failure::Failure, keyboard::Keyboard, question, terminal::Terminal};
+use crate::{
+    failure::Failure,
+    keyboard::Keyboard,
+    question,
+    terminal::{Terminal, WAIT},
+};
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,9 +37,21 @@ pub(crate) struct Manner {
     pub(crate) at_terminal: bool,
 }
 
+/// What stood at the terminal before a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Before {
+    /// Nothing, or something that the person is done with.
+    #[default]
+    Done,
+    /// Another question, which went away while the person looked at it.
+    Another,
+}
+
 /// A question on the terminal, and how far its answer is.
 pub(crate) struct Prompt {
     step: Step,
+    /// Until when nothing that is typed counts.
+    deaf_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,17 +63,38 @@ enum Step {
 
 impl Prompt {
     /// Shows a whole question and asks for an answer.
-    pub(crate) fn ask(approval: &Approval, keyboard: &mut Keyboard, terminal: &Terminal) -> Self {
+    // SECURITY: an agent that asks twice and withdraws the first question would have the second one answered by what a person types for
+    // the first. So a question that takes another's place is announced, and for a while nothing that is typed counts.
+    pub(crate) fn ask(approval: &Approval, before: Before, keyboard: &mut Keyboard, terminal: &Terminal) -> Self {
         keyboard.show("");
+        if before == Before::Another {
+            keyboard.show(&terminal.paint_err(WAIT, "! the question before this one is gone; this is another one"));
+        }
         for line in question::lines(approval, &|style, text| terminal.paint_err(style, text)) {
             keyboard.show(&line);
         }
-        keyboard.prompt(KEYS);
-        Self { step: Step::Key }
+        let deaf_until = match before {
+            Before::Done => None,
+            Before::Another => {
+                keyboard.show(&format!("  {CHANGED}"));
+                Some(Instant::now() + TIME_TO_LOOK)
+            }
+        };
+        let prompt = Self { step: Step::Key, deaf_until };
+        prompt.again(keyboard);
+        prompt
     }
 
     /// Waits for the answer; nothing if the person closed the terminal. Nothing is lost if this is given up while it waits.
     pub(crate) async fn decision(&mut self, keyboard: &mut Keyboard) -> Option<Decision> {
+        if let Some(until) = self.deaf_until {
+            sleep_until(until).await;
+            if keyboard.forget() {
+                keyboard.show(&format!("  {CHANGED}; what was typed is thrown away"));
+            }
+            self.deaf_until = None;
+            self.again(keyboard);
+        }
         loop {
             let line = keyboard.line().await?;
             match self.read(&line) {
@@ -62,8 +104,11 @@ impl Prompt {
         }
     }
 
-    /// Asks again, for what is missing still.
+    /// Asks again, for what is missing still; not before anything that is typed counts.
     pub(crate) fn again(&self, keyboard: &mut Keyboard) {
+        if self.deaf_until.is_some() {
+            return;
+        }
         keyboard.prompt(match self.step {
             Step::Key => KEYS,
             Step::Minutes => "  for how many minutes? ",
@@ -99,6 +144,11 @@ impl Prompt {
         }
     }
 }
+
+/// How long a person has to see that a question has taken another's place.
+const TIME_TO_LOOK: Duration = Duration::from_millis(1500);
+
+const CHANGED: &str = "the question changed; look again";
 
 const KEYS: &str = "  a once · r this session · u until… · d deny · D deny and say why > ";
 
@@ -154,7 +204,7 @@ mod tests {
     use super::*;
 
     fn answer(lines: &[&str]) -> Option<Decision> {
-        let mut prompt = Prompt { step: Step::Key };
+        let mut prompt = Prompt { step: Step::Key, deaf_until: None };
         lines.iter().find_map(|line| prompt.read(line))
     }
 

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     io::{self, IsTerminal, Write},
+    mem::take,
     time::Duration,
 };
 
@@ -26,7 +27,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     keyboard::Keyboard,
-    prompt::{Decision, Manner, Prompt, answer},
+    prompt::{Before, Decision, Manner, Prompt, answer},
     question, report,
     terminal::{DIM, Terminal},
 };
@@ -42,6 +43,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         keyboard: if terminal.json { None } else { Keyboard::open() },
         waiting: VecDeque::new(),
         focused: None,
+        before: Before::Done,
         answered: BTreeSet::new(),
         // Events behind the last record that was there when the questions were read.
         last: seq.checked_sub(1),
@@ -74,6 +76,8 @@ struct Watch<'a> {
     waiting: VecDeque<Approval>,
     /// The prompt under the first of them.
     focused: Option<Prompt>,
+    /// What stood at the terminal before the next prompt.
+    before: Before,
     /// Questions that were answered here, and whose events are still to come.
     answered: BTreeSet<ApprovalId>,
     /// The last record that was told of.
@@ -172,7 +176,7 @@ impl Watch<'_> {
     /// Shows the question that waits the longest, unless one is shown already.
     fn focus(&mut self) {
         if let (None, Some(approval), Some(keyboard)) = (&self.focused, self.waiting.front(), &mut self.keyboard) {
-            self.focused = Some(Prompt::ask(approval, keyboard, self.terminal));
+            self.focused = Some(Prompt::ask(approval, take(&mut self.before), keyboard, self.terminal));
         }
     }
 
@@ -197,7 +201,7 @@ impl Watch<'_> {
             }
         }
         if focused {
-            self.focused = None;
+            (self.focused, self.before) = (None, Before::Another);
         }
         self.focus();
     }
@@ -232,6 +236,7 @@ impl Watch<'_> {
                 report::failure_to(&failure, &mut |line| keyboard.show(&format!("  {line}")), self.terminal);
                 if matches!(failure.code.as_ref(), "too_late" | "approval_expired" | "unknown_approval") {
                     self.forget(approval.id);
+                    self.before = Before::Another;
                 }
             }
         }
