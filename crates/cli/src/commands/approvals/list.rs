@@ -1,9 +1,10 @@
 //! `palyra approvals list`: the questions that wait for an answer.
 
+use palyra_api::approval::Approval;
 use palyra_client::Client;
 use palyra_types::visible::visible;
 
-use super::pending;
+use super::pages::Pages;
 use crate::{
     Outcome,
     exit::Exit,
@@ -12,31 +13,42 @@ use crate::{
 };
 
 pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
-    let (seq, approvals) = pending(client).await?;
+    let mut pages = Pages::new(client);
     if terminal.json {
-        terminal.document("approvals", serde_json::json!({ "seq": seq, "approvals": approvals }));
+        // One document holds them all.
+        let mut approvals = Vec::new();
+        while let Some(mut page) = pages.next().await? {
+            approvals.append(&mut page);
+        }
+        terminal.document("approvals", serde_json::json!({ "seq": pages.seq(), "approvals": approvals }));
         return Ok(Exit::Ok);
     }
-    for approval in &approvals {
-        terminal.out_rows(format!(
-            "{} {}  {}",
-            terminal.paint(WAIT, "?"),
-            terminal.paint(BOLD, &approval.id.to_string()),
-            shown(&approval.summary)
-        ));
-        terminal.out_rows(terminal.paint(
-            DIM,
-            &format!(
-                "    {} · risk {} · answer within {}",
-                visible(&approval.principal),
-                visible(&approval.risk.level),
-                duration(approval.answer_within_ms)
-            ),
-        ));
+    let mut count = 0;
+    while let Some(page) = pages.next().await? {
+        page.iter().for_each(|approval| line(approval, terminal));
+        count += page.len();
     }
-    match approvals.len() {
+    match count {
         0 => terminal.talk("nothing waits for an answer"),
         count => terminal.talk(format!("{count} waiting; `palyra approvals show ID` shows one whole")),
     }
     Ok(Exit::Ok)
+}
+
+fn line(approval: &Approval, terminal: &Terminal) {
+    terminal.out_rows(format!(
+        "{} {}  {}",
+        terminal.paint(WAIT, "?"),
+        terminal.paint(BOLD, &approval.id.to_string()),
+        shown(&approval.summary)
+    ));
+    terminal.out_rows(terminal.paint(
+        DIM,
+        &format!(
+            "    {} · risk {} · answer within {}",
+            visible(&approval.principal),
+            visible(&approval.risk.level),
+            duration(approval.answer_within_ms)
+        ),
+    ));
 }

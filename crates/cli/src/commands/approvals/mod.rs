@@ -2,14 +2,16 @@
 
 mod answer;
 mod list;
+mod pages;
 mod pin;
 mod watch;
 
 use clap::Subcommand;
-use palyra_api::approval::{Approval, ApprovalQuery};
+use palyra_api::approval::Approval;
 use palyra_client::Client;
 use palyra_types::id::ApprovalId;
 
+use self::pages::Pages;
 use crate::{
     Outcome,
     connection::{block_on, owner},
@@ -68,21 +70,6 @@ async fn show(client: &Client, id: &str, terminal: &Terminal) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Every pending question, oldest first, and how many records the journal had before they were read.
-async fn pending(client: &Client) -> Result<(u64, Vec<Approval>), Failure> {
-    let mut page = client.approvals(&ApprovalQuery::default()).await?;
-    let seq = page.seq;
-    let mut all = std::mem::take(&mut page.approvals);
-    while let Some(last) = all.last().filter(|_| page.more).map(|approval| approval.id) {
-        page = client.approvals(&ApprovalQuery { after: Some(last), limit: None }).await?;
-        if page.approvals.is_empty() {
-            break;
-        }
-        all.append(&mut page.approvals);
-    }
-    Ok((seq, all))
-}
-
 /// The question that is meant: by its whole id, or by the beginning or the end of the id of one that is pending.
 async fn find(client: &Client, text: &str) -> Result<Approval, Failure> {
     let text = text.trim().to_ascii_uppercase();
@@ -96,11 +83,13 @@ async fn find(client: &Client, text: &str) -> Result<Approval, Failure> {
     if text.len() < SHORTEST {
         return Err(refused(format!("`{text}` is too short; give at least {SHORTEST} characters")));
     }
-    let mut found = pending(client).await?.1;
-    found.retain(|approval| {
-        let id = approval.id.to_string();
-        id.starts_with(&text) || id.ends_with(&text)
-    });
+    let (mut pages, mut found) = (Pages::new(client), Vec::new());
+    while let Some(page) = pages.next().await? {
+        found.extend(page.into_iter().filter(|approval| {
+            let id = approval.id.to_string();
+            id.starts_with(&text) || id.ends_with(&text)
+        }));
+    }
     match found.len() {
         0 => Err(refused(format!("no pending question has an id that begins or ends with `{text}`"))),
         1 => found.pop().ok_or_else(|| refused("it is gone".to_owned())),

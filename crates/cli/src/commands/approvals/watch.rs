@@ -21,7 +21,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::pending;
+use super::pages::Pages;
 use crate::{
     Outcome,
     exit::Exit,
@@ -36,7 +36,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
-    let (seq, waiting) = pending(client).await?;
+    let mut pages = Pages::new(client);
     let mut watch = Watch {
         client,
         terminal,
@@ -45,14 +45,15 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         focused: None,
         before: Before::Done,
         answered: BTreeSet::new(),
-        // Events behind the last record that was there when the questions were read.
-        last: seq.checked_sub(1),
+        last: None,
     };
-    if waiting.is_empty() {
-        terminal.talk("nothing waits for an answer yet; Ctrl-C ends this");
+    while let Some(page) = pages.next().await? {
+        watch.arrived(page);
     }
-    for approval in waiting {
-        watch.arrived(approval);
+    // Events behind the last record that was there when the questions were read.
+    watch.last = pages.seq().checked_sub(1);
+    if watch.waiting.is_empty() {
+        terminal.talk("nothing waits for an answer yet; Ctrl-C ends this");
     }
     loop {
         match watch.follow(&mut interrupt).await {
@@ -134,7 +135,7 @@ impl Watch<'_> {
                     && approval.state == ApprovalState::Pending
                     && !self.waiting.iter().any(|known| known.id == approval.id)
                 {
-                    self.arrived(approval);
+                    self.arrived(vec![approval]);
                 }
             }
             "approval.resolved" => {
@@ -156,20 +157,29 @@ impl Watch<'_> {
         }
     }
 
-    fn arrived(&mut self, approval: Approval) {
-        ring();
-        if self.terminal.json {
-            self.terminal.line("approval", &approval);
-        } else if self.keyboard.is_none() {
-            question::out(&approval, self.terminal);
-            self.terminal.out("");
-        } else if let (Some(prompt), Some(keyboard)) = (&self.focused, &mut self.keyboard) {
-            let count = self.waiting.len();
-            keyboard.show("");
-            keyboard.show(&self.terminal.paint_err(DIM, &format!("  {count} more waiting")));
-            prompt.again(keyboard);
+    fn arrived(&mut self, approvals: Vec<Approval>) {
+        if approvals.is_empty() {
+            return;
         }
-        self.waiting.push_back(approval);
+        ring();
+        for approval in &approvals {
+            if self.terminal.json {
+                self.terminal.line("approval", approval);
+            } else if self.keyboard.is_none() {
+                question::out(approval, self.terminal);
+                self.terminal.out("");
+            }
+        }
+        self.waiting.extend(approvals);
+        // All but the one that is shown, now or already.
+        let more = self.waiting.len() - 1;
+        if let (Some(keyboard), 1..) = (&mut self.keyboard, more) {
+            keyboard.show("");
+            keyboard.show(&self.terminal.paint_err(DIM, &format!("  {more} more waiting")));
+            if let Some(prompt) = &self.focused {
+                prompt.again(keyboard);
+            }
+        }
         self.focus();
     }
 
