@@ -202,7 +202,7 @@ fn serve_bare() {
 
 async fn echo(body: Bytes) -> ([(header::HeaderName, &'static str); 1], Vec<u8>) {
     let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    let answer = serde_json::json!({ "error": { "code": "denied", "message": value["tool"], "help": "none" } });
+    let answer = serde_json::json!({ "error": { "code": "denied", "message": value.get("tool"), "help": "none" } });
     ([(header::CONTENT_TYPE, "application/json")], serde_json::to_vec(&answer).unwrap())
 }
 

@@ -9,10 +9,9 @@ use std::{
 
 use palyra_journal::{
     Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
-    Maintained, ProofError, ReadError, RecordKind, Selection, SqliteJournal, StoredRecord, Subject, Transaction,
-    Trouble,
+    Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
-    store::{ApprovalQuery, CommitError, Later},
+    store::{ApprovalQuery, CommitError, Heading, Later},
 };
 use palyra_types::{
     IdempotencyKey, Sha256Digest, Timestamp, ToolName,
@@ -143,7 +142,7 @@ impl JournalStore for FaultyStore {
         self.read("records_within", |journal| journal.records_within(from, most, bytes))
     }
 
-    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>> {
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<Heading>, ReadError>> {
         self.read("subjects", |journal| journal.subjects(from, most))
     }
 

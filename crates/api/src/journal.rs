@@ -83,6 +83,10 @@ pub struct ExportQuery {
 pub struct Proof {
     /// The record.
     pub record: Record,
+    /// What the body was salted with, in hexadecimal: the header's `body` is SHA-256 of the salt and the body as it is kept. Absent once it was
+    /// erased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub salt: Option<String>,
     /// The signed checkpoint that the proof leads to.
     pub checkpoint: String,
     /// The key that it is signed with.

@@ -11,6 +11,7 @@ use std::{
 use axum::body::Bytes;
 use palyra_api::Event;
 use palyra_journal::{JournalStore, ReadError, RecordKind, StoredRecord, Subject};
+use palyra_types::id::{CallId, RunId};
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast::error::RecvError, watch};
 
@@ -74,10 +75,19 @@ impl Hub {
         *self.size.borrow()
     }
 
-    /// Follows from this record on.
+    /// Follows from this record on, all of them or those that belong to something.
     #[must_use]
-    pub fn follow(self: &Arc<Self>, next: u64) -> Follower {
-        Follower { hub: Arc::clone(self), size: self.size.clone(), next, ready: VecDeque::new() }
+    pub fn follow(self: &Arc<Self>, next: u64, wanted: Wanted) -> Follower {
+        Follower { hub: Arc::clone(self), size: self.size.clone(), next, wanted, ready: VecDeque::new() }
+    }
+
+    /// The first record from this one on that is wanted, or where to look next. Reads headers only.
+    async fn find(&self, from: u64, wanted: Wanted) -> Result<Found, ReadError> {
+        let subjects = self.store.subjects(from, LOOKED_AT).await?;
+        match subjects.iter().find(|(_, _, subject)| wanted.has(*subject)) {
+            Some((seq, ..)) => Ok(Found::At(*seq)),
+            None => Ok(Found::NotBefore(subjects.last().map(|(seq, ..)| seq + 1))),
+        }
     }
 
     /// Some records from this one on.
@@ -85,7 +95,7 @@ impl Hub {
         if let Some(frames) = self.cached(from) {
             return Ok(frames);
         }
-        let records = self.store.records(from, PAGE).await?;
+        let records = self.store.records_within(from, PAGE, PAGE_BYTES).await?;
         let frames: Vec<_> = records.iter().map(|record| Arc::new(Frame::of(record))).collect();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         // Only what is newest is wanted by many.
@@ -123,34 +133,88 @@ impl Cache {
     }
 }
 
+/// Which records somebody wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of them.
+    All,
+    /// Those of a run.
+    Run(RunId),
+    /// Those of a call.
+    Call(CallId),
+}
+
+impl Wanted {
+    fn has(self, subject: Subject) -> bool {
+        match self {
+            Self::All => true,
+            Self::Run(run) => subject.run == Some(run),
+            Self::Call(call) => subject.call == Some(call),
+        }
+    }
+}
+
+/// Where something is.
+enum Found {
+    At(u64),
+    /// Not before this record; not at all as far as there are any.
+    NotBefore(Option<u64>),
+}
+
 /// Somebody who wants one record after the other.
 pub struct Follower {
     hub: Arc<Hub>,
     size: watch::Receiver<u64>,
     next: u64,
+    wanted: Wanted,
     ready: VecDeque<Arc<Frame>>,
 }
 
 impl Follower {
-    /// The next record, once there is one. Nothing when there will be none any more.
+    /// The next record that is wanted, once there is one. Nothing when there will be none any more.
     ///
     /// # Errors
     /// When the journal cannot be read.
     pub async fn next(&mut self) -> Result<Option<Arc<Frame>>, ReadError> {
         loop {
-            if let Some(frame) = self.ready.pop_front() {
+            while let Some(frame) = self.ready.pop_front() {
                 self.next = frame.seq + 1;
-                return Ok(Some(frame));
+                if self.wanted.has(frame.subject) {
+                    return Ok(Some(frame));
+                }
             }
             if self.size.wait_for(|size| *size > self.next).await.is_err() {
                 return Ok(None);
             }
-            self.ready.extend(self.hub.frames(self.next).await?);
-            if self.ready.is_empty() {
-                // Dropped from the journal, all of it.
-                self.next = self.hub.size();
+            self.fetch().await?;
+        }
+    }
+
+    /// Fetches some records. What is read and not wanted costs no more than its header.
+    async fn fetch(&mut self) -> Result<(), ReadError> {
+        if let Some(frames) = self.hub.cached(self.next) {
+            self.ready.extend(frames);
+            return Ok(());
+        }
+        if self.wanted != Wanted::All {
+            match self.hub.find(self.next, self.wanted).await? {
+                Found::At(seq) => self.next = seq,
+                Found::NotBefore(Some(next)) => {
+                    self.next = next;
+                    return Ok(());
+                }
+                Found::NotBefore(None) => {
+                    self.next = self.hub.size();
+                    return Ok(());
+                }
             }
         }
+        self.ready.extend(self.hub.frames(self.next).await?);
+        if self.ready.is_empty() {
+            // Dropped from the journal, all of it.
+            self.next = self.hub.size();
+        }
+        Ok(())
     }
 
     /// Whether everything up to this record was told.
@@ -188,8 +252,8 @@ struct RawEvent {
     time: palyra_types::Timestamp,
     #[serde(rename = "type")]
     kind: &'static str,
-    run_id: Option<palyra_types::id::RunId>,
-    call_id: Option<palyra_types::id::CallId>,
+    run_id: Option<RunId>,
+    call_id: Option<CallId>,
     data: Option<Box<RawValue>>,
 }
 
@@ -200,8 +264,13 @@ pub fn message(event: &Event) -> Bytes {
     format!("event: {}\ndata: {data}\n\n", event.kind).into()
 }
 
-/// How many records are read at once.
+/// How many records are read at once, and how many bytes of what they say.
 const PAGE: usize = 64;
+
+const PAGE_BYTES: usize = 128 << 10;
+
+/// How many headers are looked at for what is wanted.
+const LOOKED_AT: usize = 512;
 
 /// How much of what was told last is kept.
 const CACHE_BYTES: usize = 4 << 20;

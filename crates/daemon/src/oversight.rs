@@ -68,7 +68,8 @@ pub async fn refused_last(app: &App, most: usize) -> Result<Vec<Call>, Failure> 
     let oldest = before.saturating_sub(LOOK_BACK);
     while before > oldest && calls.len() < most {
         let from = before.saturating_sub(PAGE).max(oldest);
-        let records = app.store.records(from, usize::try_from(before - from).unwrap_or_default()).await?;
+        let records =
+            app.store.records_within(from, usize::try_from(before - from).unwrap_or_default(), usize::MAX).await?;
         for record in records.iter().rev().filter(|record| record.record.seq < before) {
             let over = matches!(record.record.kind, RecordKind::ToolDecided | RecordKind::ApprovalResolved);
             let Some(id) = record.record.subject().call.filter(|_| over && calls.len() < most) else { continue };

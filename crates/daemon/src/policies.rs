@@ -138,7 +138,7 @@ pub async fn replay(app: &App, replay: Replay) -> Result<ReplayReport, Failure> 
     while before > 0 && asked.len() < most {
         let from = before.saturating_sub(PAGE);
         let page = usize::try_from(before - from).unwrap_or_default();
-        for record in app.store.records(from, page).await?.iter().rev() {
+        for record in app.store.records_within(from, page, usize::MAX).await?.iter().rev() {
             if record.record.kind != RecordKind::ToolDecided || asked.len() >= most || record.record.seq >= before {
                 continue;
             }

@@ -15,7 +15,7 @@ use palyra_types::{
 };
 use serde_json::Value;
 
-use crate::{app::App, caller::Caller, failure::Failure, keys::KeyInUse, story};
+use crate::{app::App, caller::Caller, failure::Failure, hub::Wanted, keys::KeyInUse, story};
 
 /// A call that is about to be proposed.
 pub struct Proposing<'a> {
@@ -92,16 +92,19 @@ impl Proposing<'_> {
     pub async fn run(self) -> Result<Call, Failure> {
         let Self { app, proposal, holding } = self;
         let (call, asked) = (proposal.call, Asking::of(&proposal));
-        let recorded = recorded(app, call);
+        let recorded = holding.is_some().then(|| recorded(app, call));
         let run = app.gate.run(proposal);
         tokio::pin!(run);
         // The key is held until the journal has it; whoever repeats the request then waits for the call, not for the key.
-        let outcome = tokio::select! {
-            outcome = &mut run => outcome,
-            () = recorded => {
-                drop(holding);
-                run.await
-            }
+        let outcome = match recorded {
+            None => run.await,
+            Some(recorded) => tokio::select! {
+                outcome = &mut run => outcome,
+                () = recorded => {
+                    drop(holding);
+                    run.await
+                }
+            },
         };
         app.figures.ended(story::outcome_word(&outcome));
         over(app, &asked, outcome).await
@@ -165,15 +168,12 @@ pub async fn over(app: &App, asked: &Asking, outcome: Result<Completed, Refusal>
 
 /// Waits until something is recorded about a call.
 fn recorded(app: &App, call: CallId) -> impl Future<Output = ()> + use<> {
-    let mut records = app.hub.follow(app.hub.size());
+    let mut records = app.hub.follow(app.hub.size(), Wanted::Call(call));
     async move {
-        loop {
-            match records.next().await {
-                Ok(Some(frame)) if frame.subject.call == Some(call) => return,
-                Ok(Some(_)) => {}
-                // Nothing will be heard any more; the call itself says what comes of it.
-                Ok(None) | Err(_) => std::future::pending().await,
-            }
+        match records.next().await {
+            Ok(Some(_)) => {}
+            // Nothing will be heard any more; the call itself says what comes of it.
+            Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 }
@@ -183,19 +183,15 @@ fn recorded(app: &App, call: CallId) -> impl Future<Output = ()> + use<> {
 /// # Errors
 /// When it was refused.
 pub async fn again(app: &App, id: CallId, wait: bool) -> Result<Call, Failure> {
-    let mut changes = app.hub.follow(app.hub.size());
+    let mut changes = app.hub.follow(app.hub.size(), Wanted::Call(id));
     loop {
         let call = known(app, id).await?;
         if call.state == CallState::Ended || !wait {
             return story::again(call);
         }
-        // Whatever is recorded next may be its end.
-        loop {
-            match changes.next().await? {
-                Some(frame) if frame.subject.call == Some(id) => break,
-                Some(_) => {}
-                None => return Err(Refusal::Stopping { goes_on: true }.into()),
-            }
+        // Whatever is recorded about it next may be its end.
+        if changes.next().await?.is_none() {
+            return Err(Refusal::Stopping { goes_on: true }.into());
         }
     }
 }

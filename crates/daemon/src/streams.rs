@@ -21,7 +21,6 @@ use palyra_api::{
     event::{CALL_OVER, OutputPiece, TOOL_OUTPUT},
 };
 use palyra_gate::LiveOutput;
-use palyra_journal::Subject;
 use palyra_types::{
     Clock, Sha256Digest,
     id::{CallId, RunId},
@@ -37,7 +36,7 @@ use crate::{
     caller::Caller,
     credential::CredentialKind,
     failure::Failure,
-    hub::{Follower, message},
+    hub::{Follower, Wanted, message},
     proposing::{self, Asking, Proposing},
     story,
 };
@@ -101,12 +100,13 @@ pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Fa
 /// # Errors
 /// When they follow as many as they may.
 pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>) -> Result<Response, Failure> {
-    let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)));
-    let live = match about {
-        About::All => None,
-        About::Run(_) => Some(app.gate.live_output()),
+    let wanted = match about {
+        About::All => Wanted::All,
+        About::Run(run) => Wanted::Run(run),
     };
-    let telling = Telling { follower, live, pieces: Pieces::of(about), clock: Arc::clone(&app.clock) };
+    let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)), wanted);
+    let live = (wanted != Wanted::All).then(|| app.gate.live_output());
+    let telling = Telling { follower, live, wanted, clock: Arc::clone(&app.clock) };
     let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
     pump(app, caller, move |app, out| async move {
         tokio::select! {
@@ -124,9 +124,9 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
     let (call, asked) = (proposing.proposal.call, Asking::of(&proposing.proposal));
     let proposal = proposing.proposal;
     let telling = Telling {
-        follower: app.hub.follow(app.hub.size()),
+        follower: app.hub.follow(app.hub.size(), Wanted::Call(call)),
         live: Some(app.gate.live_output()),
-        pieces: Pieces::Call(call),
+        wanted: Wanted::Call(call),
         clock: Arc::clone(&app.clock),
     };
     pump(app, caller, move |app, out| async move {
@@ -186,36 +186,12 @@ async fn told_to_stop(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// Which live output belongs to a stream, and which records.
-#[derive(Debug, Clone, Copy)]
-enum Pieces {
-    All,
-    Run(RunId),
-    Call(CallId),
-}
-
-impl Pieces {
-    const fn of(about: About) -> Self {
-        match about {
-            About::All => Self::All,
-            About::Run(run) => Self::Run(run),
-        }
-    }
-
-    fn has(self, subject: Subject) -> bool {
-        match self {
-            Self::All => true,
-            Self::Run(run) => subject.run == Some(run),
-            Self::Call(call) => subject.call == Some(call),
-        }
-    }
-
-    fn prints(self, output: &LiveOutput) -> bool {
-        match self {
-            Self::All => false,
-            Self::Run(run) => output.run == run,
-            Self::Call(call) => output.call == call,
-        }
+/// Whether live output belongs to a stream.
+fn prints(wanted: Wanted, output: &LiveOutput) -> bool {
+    match wanted {
+        Wanted::All => false,
+        Wanted::Run(run) => output.run == run,
+        Wanted::Call(call) => output.call == call,
     }
 }
 
@@ -223,7 +199,7 @@ impl Pieces {
 struct Telling {
     follower: Follower,
     live: Option<broadcast::Receiver<LiveOutput>>,
-    pieces: Pieces,
+    wanted: Wanted,
     clock: Arc<dyn Clock>,
 }
 
@@ -233,8 +209,7 @@ impl Telling {
         loop {
             tokio::select! {
                 frame = self.follower.next() => match frame {
-                    Ok(Some(frame)) if self.pieces.has(frame.subject) => return Some(frame.message.clone()),
-                    Ok(Some(_)) => {}
+                    Ok(Some(frame)) => return Some(frame.message.clone()),
                     Ok(None) => return None,
                     Err(error) => {
                         tracing::warn!(%error, "an event stream ends");
@@ -242,7 +217,7 @@ impl Telling {
                     }
                 },
                 output = heard(self.live.as_mut()) => match output {
-                    Some(output) if self.pieces.prints(&output) => return Some(self.piece(&output)),
+                    Some(output) if prints(self.wanted, &output) => return Some(self.piece(&output)),
                     Some(_) => {}
                     None => self.live = None,
                 },
@@ -270,7 +245,7 @@ impl Telling {
     /// Tells what is recorded and printed of a call that is over, and was not told yet.
     async fn catch_up(&mut self, app: &App, call: CallId, out: &mpsc::Sender<Bytes>) {
         while let Some(Ok(output)) = self.live.as_mut().map(broadcast::Receiver::try_recv) {
-            if self.pieces.prints(&output) && out.send(self.piece(&output)).await.is_err() {
+            if prints(self.wanted, &output) && out.send(self.piece(&output)).await.is_err() {
                 return;
             }
         }

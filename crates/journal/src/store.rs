@@ -26,6 +26,9 @@ use crate::{
 /// An answer that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// The number of a record, what it is about, and what it belongs to.
+pub type Heading = (u64, RecordKind, Subject);
+
 /// What keeps the journal, and the state that goes with it.
 pub trait JournalStore: Send + Sync {
     /// Which chain this daemon writes.
@@ -52,7 +55,7 @@ pub trait JournalStore: Send + Sync {
 
     /// The numbers of records of this daemon's chain from this one on, and what they are about. What they say is not read. However long it
     /// takes, nobody else waits for it.
-    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>>;
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<Heading>, ReadError>>;
 
     /// How many records this daemon's chain has, those that were dropped included.
     fn size(&self) -> Later<'_, Result<u64, ReadError>>;

@@ -48,7 +48,7 @@ pub(super) async fn records(
     may_read_journal(&app, &caller)?;
     let (most, size) = (oversight::page(query.limit)?, app.hub.size());
     let from = query.from.unwrap_or_else(|| size.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX)));
-    let records = app.store.records(from, most).await?;
+    let records = app.store.records_within(from, most, PAGE_BYTES).await?;
     Ok(Reply(Records { size, records: records.iter().map(told).collect() }))
 }
 
@@ -78,7 +78,9 @@ pub(super) async fn proof(
     let record = stored(&app, seq).await?;
     let (checkpoint, size) = signed(&app).await?;
     let hashes = app.store.inclusion(seq, size).await?.path;
-    Ok(Reply(Proof { record: told(&record), checkpoint, key: app.store.key().public().text().to_owned(), hashes }))
+    let salt = record.salt.as_ref().map(|salt| hexadecimal(salt));
+    let key = app.store.key().public().text().to_owned();
+    Ok(Reply(Proof { record: told(&record), salt, checkpoint, key, hashes }))
 }
 
 /// Verifies the whole journal.
@@ -166,6 +168,10 @@ async fn signed(app: &App) -> Result<(String, u64), Failure> {
     Ok((note, head.size))
 }
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn told(stored: &StoredRecord) -> Record {
     Record {
         seq: stored.record.seq,
@@ -176,6 +182,9 @@ fn told(stored: &StoredRecord) -> Record {
         body: stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()),
     }
 }
+
+/// How many bytes of what records say are told at once, more or less.
+const PAGE_BYTES: usize = 4 << 20;
 
 /// How many lines an export is ahead of its reader.
 const PIPE: usize = 64;

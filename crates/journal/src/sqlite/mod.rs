@@ -58,9 +58,9 @@ use crate::{
     keep::{Erased, Keeping, Maintained, Selection},
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
-    record::{RecordKind, StoredRecord, Subject},
+    record::StoredRecord,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
-    store::{ApprovalQuery, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction},
+    store::{ApprovalQuery, CommitError, Committed, Event, Heading, JournalStore, Later, ReadError, Transaction},
     trouble::Trouble,
 };
 
@@ -255,7 +255,7 @@ impl JournalStore for SqliteJournal {
         self.scanner.ask(move |scan| scan.records(&directory, portion))
     }
 
-    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<(u64, RecordKind, Subject)>, ReadError>> {
+    fn subjects(&self, from: u64, most: usize) -> Later<'_, Result<Vec<Heading>, ReadError>> {
         let directory = self.directory.clone();
         self.scanner.ask(move |scan| scan.subjects(&directory, from, most))
     }

@@ -14,8 +14,8 @@ use super::{
     schema::open_for_reading,
 };
 use crate::{
-    record::{RecordKind, StoredRecord, Subject},
-    store::ReadError,
+    record::StoredRecord,
+    store::{Heading, ReadError},
     trouble::Trouble,
 };
 
@@ -80,12 +80,7 @@ impl Scan<'_> {
     }
 
     /// What records are about. What they say is not read.
-    pub(super) fn subjects(
-        self,
-        directory: &Path,
-        from: u64,
-        most: usize,
-    ) -> Result<Vec<(u64, RecordKind, Subject)>, Unreadable> {
+    pub(super) fn subjects(self, directory: &Path, from: u64, most: usize) -> Result<Vec<Heading>, Unreadable> {
         let portion = Portion { from, most, bytes: usize::MAX };
         self.rows(directory, rows::HEADER, portion, |row| {
             let header = rows::header(row)?;
