@@ -133,6 +133,7 @@ async function keys() {
   const third = await question(['echo', 'third', 'y'.repeat(5000)]);
   await card(page, third.asked).waitFor();
   same('a new arrival moves neither the focus nor the page', await where(), before);
+  await until('the card rests', () => button(page, second.asked, 'approve').isEnabled());
   await page.keyboard.press('a');
   same('a approves the focused card, once', [(await second.outcome).status, (await waiting()).map((each) => each.id)], [200, [first.asked.id, third.asked.id]]);
   await card(page, second.asked).locator('.outcome').waitFor();
@@ -140,6 +141,7 @@ async function keys() {
   await page.keyboard.press('a');
   same('a second press answers nobody else', (await waiting()).length, 2);
   await page.keyboard.press('k');
+  await until('the card rests', () => button(page, first.asked, 'approve').isEnabled());
   await page.keyboard.press('d');
   same('d denies the focused card', (await first.outcome).said.error?.code, 'denied_by_person');
   await card(page, third.asked).focus();

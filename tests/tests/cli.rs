@@ -14,7 +14,8 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
-    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    sync::mpsc::{Receiver, channel},
     time::{Duration, Instant},
 };
 
@@ -166,8 +167,11 @@ fn run_without_a_terminal_waits_for_somebody_else_and_an_interrupt_withdraws_it(
     while palyra(&lab, &["--json", "approvals", "list"]).json()["data"]["approvals"] != Value::Array(Vec::new()) {
         assert!(begun.elapsed() < Duration::from_secs(10), "the question is still there");
     }
-    let said = palyra(&lab, &["why"]).expect(0);
-    assert!(said.out.contains("its caller is gone"), "{}", said.out);
+    let said = palyra(&lab, &["journal", "tail", "-n", "1"]).expect(0);
+    assert!(said.out.contains("approval.resolved") && said.out.contains("cancelled"), "{}", said.out);
+    // Whoever withdraws a call is not refused anything.
+    let said = palyra(&lab, &["why"]);
+    assert!(!said.out.contains("its caller is gone"), "{}", said.out);
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn nobody_approves_their_own_call_without_a_terminal() {
 struct Screen {
     shell: Child,
     keys: ChildStdin,
-    shown: ChildStdout,
+    shown: Receiver<Vec<u8>>,
     seen: String,
 }
 
@@ -235,7 +239,14 @@ impl Screen {
         let shell = shell.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1");
         let shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = shell.spawn().unwrap();
-        let (keys, shown) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let (keys, mut screen) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let (tell, shown) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 1024];
+            while let Ok(count @ 1..) = screen.read(&mut piece) {
+                let _ = tell.send(piece[..count].to_vec());
+            }
+        });
         Self { shell, keys, shown, seen: String::new() }
     }
 
@@ -245,11 +256,10 @@ impl Screen {
 
     /// Waits for a text, and returns what was shown before it.
     fn read_until(&mut self, text: &str) -> String {
-        let mut piece = [0; 1024];
         while !self.seen.contains(text) {
-            let count = self.shown.read(&mut piece).unwrap_or(0);
-            assert!(count > 0, "the screen ended without `{text}`:\n{}", self.seen);
-            self.seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+            let piece = self.shown.recv_timeout(Duration::from_secs(20));
+            let piece = piece.unwrap_or_else(|_| panic!("the screen does not show `{text}`:\n{}", self.seen));
+            self.seen.push_str(&String::from_utf8_lossy(&piece));
         }
         let (before, after) = self.seen.split_once(text).unwrap();
         let (before, after) = (before.to_owned(), after.to_owned());
@@ -259,8 +269,7 @@ impl Screen {
 
     /// What is shown until the command ends.
     fn until_it_ends(mut self) -> String {
-        let mut rest = Vec::new();
-        let _ = self.shown.read_to_end(&mut rest);
+        let rest: Vec<u8> = self.shown.iter().flatten().collect();
         self.shell.wait().unwrap();
         self.seen + &String::from_utf8_lossy(&rest)
     }
@@ -315,7 +324,8 @@ fn answers_of_a_replaced_question_are_thrown_away() -> bool {
     screen.read_until(announced);
     screen.read_until("[precious]");
     screen.read_until("  the question changed; look again\r\n");
-    // A whole answer, and the first letter of one.
+    // A whole answer and the first letter of one, as late as hands are that were about to type.
+    std::thread::sleep(Duration::from_millis(300));
     screen.type_in("a\na");
     screen.read_until("a\r\na");
     let in_time = begun.elapsed() < Duration::from_millis(1400);
@@ -326,6 +336,7 @@ fn answers_of_a_replaced_question_are_thrown_away() -> bool {
     let between = screen.read_until("  the question changed; look again; what was typed is thrown away\r\n");
     assert!(!between.contains("say why > "), "no answer is asked for before: {between}");
     screen.read_until("say why > ");
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "a person has time to look");
     screen.type_in("\n");
     screen.read_until("say why > ");
     assert_eq!(wait(pending(&lab.owner())), 1, "what was typed for the first question has answered the second");

@@ -99,7 +99,12 @@ impl Prompt {
             let line = keyboard.line().await?;
             match self.read(&line) {
                 Some(decision) => return Some(decision),
-                None => self.again(keyboard),
+                None => {
+                    if self.step == Step::Key && !line.trim().is_empty() {
+                        keyboard.show("  that is no answer: `a` and Enter approve it once, `d` and Enter deny it");
+                    }
+                    self.again(keyboard);
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Paths with questions behind them.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,8 @@ pub(crate) fn with_query(path: &str, query: &impl Serialize) -> String {
         _ => return text,
     };
     let mut mark = '?';
-    for (name, value) in fields {
+    // In one order, whatever the order of the fields is.
+    for (name, value) in BTreeMap::from_iter(fields) {
         let value = match value {
             Value::String(value) => value,
             Value::Number(value) => value.to_string(),

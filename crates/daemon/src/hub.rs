@@ -177,17 +177,38 @@ impl Follower {
     /// When the journal cannot be read.
     pub async fn next(&mut self) -> Result<Option<Arc<Frame>>, ReadError> {
         loop {
+            if let Some(frame) = self.at_hand().await? {
+                return Ok(Some(frame));
+            }
+            if !self.more().await {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next record that is wanted, if there is one already.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn at_hand(&mut self) -> Result<Option<Arc<Frame>>, ReadError> {
+        loop {
             while let Some(frame) = self.ready.pop_front() {
                 self.next = frame.seq + 1;
                 if self.wanted.has(frame.subject) {
                     return Ok(Some(frame));
                 }
             }
-            if self.size.wait_for(|size| *size > self.next).await.is_err() {
+            if self.hub.size() <= self.next {
                 return Ok(None);
             }
             self.fetch().await?;
         }
+    }
+
+    /// Waits until there are more records, wanted or not. Says whether there can be. Nothing is lost if this is given up while it waits.
+    pub async fn more(&mut self) -> bool {
+        let next = self.next;
+        self.size.wait_for(|size| *size > next).await.is_ok()
     }
 
     /// Fetches some records. What is read and not wanted costs no more than its header.

@@ -146,9 +146,7 @@ fn command(work: &ProcessWork) -> Command {
 fn containment(plan: &Plan) -> Containment {
     let writes = match plan.tier() {
         None => "what its arguments name, inside the workspace",
-        Some(SandboxTier::B) => {
-            "whatever the daemon's user can write, but for new files right above Palyra's own directory: tier b contains nothing"
-        }
+        Some(SandboxTier::B) => "whatever the daemon's user can write: tier b contains nothing",
         Some(SandboxTier::A | SandboxTier::C) => "the workspace, and nothing else",
     };
     let hosts = match plan {

@@ -4,7 +4,7 @@
 //! comes, and a gap in it shows in its offsets.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -21,6 +21,7 @@ use palyra_api::{
     event::{CALL_OVER, OutputPiece, TOOL_OUTPUT},
 };
 use palyra_gate::LiveOutput;
+use palyra_journal::RecordKind;
 use palyra_types::{
     Clock, Sha256Digest,
     id::{CallId, RunId},
@@ -36,7 +37,7 @@ use crate::{
     caller::Caller,
     credential::CredentialKind,
     failure::Failure,
-    hub::{Follower, Wanted, message},
+    hub::{Follower, Frame, Wanted, message},
     proposing::{self, Asking, Proposing},
     story,
 };
@@ -106,7 +107,7 @@ pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>)
     };
     let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)), wanted);
     let live = (wanted != Wanted::All).then(|| app.gate.live_output());
-    let telling = Telling { follower, live, wanted, clock: Arc::clone(&app.clock) };
+    let telling = Telling { follower, live, wanted, clock: Arc::clone(&app.clock), ready: VecDeque::new() };
     let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
     pump(app, caller, move |app, out| async move {
         tokio::select! {
@@ -128,6 +129,7 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
         live: Some(app.gate.live_output()),
         wanted: Wanted::Call(call),
         clock: Arc::clone(&app.clock),
+        ready: VecDeque::new(),
     };
     pump(app, caller, move |app, out| async move {
         let mut telling = telling;
@@ -201,26 +203,55 @@ struct Telling {
     live: Option<broadcast::Receiver<LiveOutput>>,
     wanted: Wanted,
     clock: Arc<dyn Clock>,
+    /// What is to be told next.
+    ready: VecDeque<Bytes>,
 }
 
 impl Telling {
-    /// The next message. Nothing when there will be none any more.
+    /// The next message. Nothing when there will be none any more. Nothing is lost if this is given up while it waits.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            tokio::select! {
-                frame = self.follower.next() => match frame {
-                    Ok(Some(frame)) => return Some(frame.message.clone()),
-                    Ok(None) => return None,
-                    Err(error) => {
-                        tracing::warn!(%error, "an event stream ends");
-                        return None;
-                    }
+            if let Some(message) = self.ready.pop_front() {
+                return Some(message);
+            }
+            // What is recorded comes first: output is told behind the start of its call.
+            match self.follower.at_hand().await {
+                Ok(Some(frame)) => self.take(&frame),
+                Ok(None) => tokio::select! {
+                    more = self.follower.more() => if !more { return None },
+                    output = heard(self.live.as_mut()) => match output {
+                        Some(output) if prints(self.wanted, &output) => self.ready.push_back(self.piece(&output)),
+                        Some(_) => {}
+                        None => self.live = None,
+                    },
                 },
-                output = heard(self.live.as_mut()) => match output {
-                    Some(output) if prints(self.wanted, &output) => return Some(self.piece(&output)),
-                    Some(_) => {}
-                    None => self.live = None,
-                },
+                Err(error) => {
+                    tracing::warn!(%error, "an event stream ends");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// A record that is to be told; before the end of a call comes what it printed.
+    fn take(&mut self, frame: &Frame) {
+        if frame.kind == RecordKind::ToolAttested {
+            self.take_output();
+        }
+        self.ready.push_back(frame.message.clone());
+    }
+
+    /// The output that has come by now.
+    fn take_output(&mut self) {
+        loop {
+            let output = match self.live.as_mut().map(broadcast::Receiver::try_recv) {
+                Some(Ok(output)) => output,
+                // Who fell behind goes on with what is there; offsets show the gap.
+                Some(Err(broadcast::error::TryRecvError::Lagged(_))) => continue,
+                Some(Err(_)) | None => return,
+            };
+            if prints(self.wanted, &output) {
+                self.ready.push_back(self.piece(&output));
             }
         }
     }
@@ -244,14 +275,11 @@ impl Telling {
 
     /// Tells what is recorded and printed of a call that is over, and was not told yet.
     async fn catch_up(&mut self, app: &App, call: CallId, out: &mpsc::Sender<Bytes>) {
-        while let Some(Ok(output)) = self.live.as_mut().map(broadcast::Receiver::try_recv) {
-            if prints(self.wanted, &output) && out.send(self.piece(&output)).await.is_err() {
-                return;
-            }
-        }
-        self.live = None;
-        let Ok(Some(row)) = app.store.call(call).await else { return };
-        while !self.follower.is_past(row.last_seq) {
+        let last = match app.store.call(call).await {
+            Ok(Some(row)) => row.last_seq,
+            _ => 0,
+        };
+        while !self.ready.is_empty() || !self.follower.is_past(last) {
             let Some(message) = self.next().await else { return };
             if out.send(message).await.is_err() {
                 return;
