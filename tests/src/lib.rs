@@ -1,11 +1,13 @@
 //! What whole-system tests share: a [`Lab`] with a real journal, real policies and a real sandbox, in a directory of its own; and a
 //! [`DaemonLab`](daemon::DaemonLab) with a real daemon in a process of its own.
 
+mod audit;
 pub mod daemon;
 mod faults;
 mod lab;
 mod setup;
 
+pub use audit::Audit;
 pub use faults::{Faults, Hold};
 pub use lab::{Lab, Plan, owner, text, until};
 pub use setup::{Opened, Setup};

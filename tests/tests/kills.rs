@@ -10,7 +10,7 @@
 )]
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fs,
     io::Read,
     path::Path,
@@ -20,7 +20,7 @@ use std::{
 };
 
 use palyra_journal::{JournalStore, RecordKind, SqliteJournal, Trust, state::CallState, verify};
-use palyra_tests::Setup;
+use palyra_tests::{Audit, Setup};
 use palyra_types::{clock::SystemClock, entropy::SystemEntropy, id::CallId};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,22 +124,7 @@ async fn check(state: &Path, workspace: &Path, said: &str) -> (usize, usize) {
         }
     }
 
-    let (mut started, mut attested, mut used) = (HashMap::new(), HashMap::new(), HashSet::new());
-    for record in &records {
-        let subject = record.record.subject();
-        match record.record.kind {
-            RecordKind::ToolStarted => {
-                *started.entry(subject.call.unwrap()).or_insert(0) += 1;
-                if let Some(approval) = subject.approval {
-                    assert!(used.insert(approval), "the approval {approval} was used twice");
-                }
-            }
-            RecordKind::ToolAttested => *attested.entry(subject.call.unwrap()).or_insert(0) += 1,
-            _ => {}
-        }
-    }
-    assert!(started.values().chain(attested.values()).all(|&count| count == 1));
-    assert!(started.keys().all(|call| attested.contains_key(call)), "a call that began was not attested");
+    let Audit { started, used } = Audit::of(&records);
     assert!(journal.calls_in(CallState::Started).await.unwrap().is_empty());
 
     let mut ran = HashSet::new();
@@ -147,7 +132,7 @@ async fn check(state: &Path, workspace: &Path, said: &str) -> (usize, usize) {
         for line in fs::read_to_string(workspace.join(file)).unwrap_or_default().lines() {
             let call = CallId::parse(line).unwrap_or_else(|_| panic!("what is `{line}`?"));
             assert!(ran.insert(call), "the call {call} ran twice");
-            assert!(started.contains_key(&call), "the call {call} ran without a durable record");
+            assert!(started.contains(&call), "the call {call} ran without a durable record");
         }
     }
     assert_eq!(report.records, u64::try_from(records.len()).unwrap());

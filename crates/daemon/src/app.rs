@@ -26,8 +26,6 @@ use crate::{
 
 /// The daemon, as handlers see it.
 pub struct App {
-    /// How long calls that run may go on when the daemon is told to stop.
-    pub drain: std::time::Duration,
     /// Everything that is decided, asked, run and attested.
     pub gate: Gate,
     /// What keeps the journal.

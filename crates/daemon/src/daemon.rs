@@ -78,6 +78,7 @@ impl Daemon {
             interrupt: signal(SignalKind::interrupt())?,
         };
         let config = installation.config().clone();
+        let drain = config.listen.drain();
         let (control, local) = bind(installation, &config).await?;
         let directory = installation.journal();
         let journal = Arc::new(SqliteJournal::open_keeping(
@@ -115,7 +116,6 @@ impl Daemon {
             reloading: tokio::sync::Mutex::default(),
             readers: Readers::default(),
             stopping: watch::channel(false).0,
-            drain: config.listen.drain(),
             config: Mutex::new(Arc::new(config)),
             store,
             gate,
@@ -126,7 +126,6 @@ impl Daemon {
         let (stop, stopping) = watch::channel(Stop::No);
         let listeners = vec![control.serve(router.clone(), stopping.clone()), local.serve(router, stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
-        let drain = app.drain;
         Ok(Self { app, journal, stop, listeners, signals, drain })
     }
 

@@ -22,10 +22,7 @@ use palyra_api::{
 };
 use palyra_gate::LiveOutput;
 use palyra_journal::RecordKind;
-use palyra_types::{
-    Clock, Sha256Digest,
-    id::{CallId, RunId},
-};
+use palyra_types::{Clock, Sha256Digest, id::CallId};
 use serde_json::Value;
 use tokio::{
     sync::{broadcast, mpsc, watch},
@@ -71,15 +68,6 @@ impl Readers {
     }
 }
 
-/// What a stream is about.
-#[derive(Debug, Clone, Copy)]
-pub enum About {
-    /// Everything that is journalled.
-    All,
-    /// One run, with the live output of its calls.
-    Run(RunId),
-}
-
 /// Which record a stream begins behind.
 ///
 /// # Errors
@@ -96,15 +84,11 @@ pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Fa
     }
 }
 
-/// A stream of what happens from behind a record on, or from now on.
+/// A stream of what happens from behind a record on, or from now on; with the live output of what it is about, if that is not everything.
 ///
 /// # Errors
 /// When they follow as many as they may.
-pub fn follow(app: &Arc<App>, caller: &Caller, about: About, after: Option<u64>) -> Result<Response, Failure> {
-    let wanted = match about {
-        About::All => Wanted::All,
-        About::Run(run) => Wanted::Run(run),
-    };
+pub fn follow(app: &Arc<App>, caller: &Caller, wanted: Wanted, after: Option<u64>) -> Result<Response, Failure> {
     let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)), wanted);
     let live = (wanted != Wanted::All).then(|| app.gate.live_output());
     let telling = Telling { follower, live, wanted, clock: Arc::clone(&app.clock), ready: VecDeque::new() };

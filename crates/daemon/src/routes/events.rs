@@ -6,12 +6,7 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use palyra_api::{ErrorBody, event::EventQuery};
 
 use crate::{
-    app::App,
-    caller::Caller,
-    extract::Asked,
-    failure::Failure,
-    oversight::may_read_journal,
-    streams::{self, About},
+    app::App, caller::Caller, extract::Asked, failure::Failure, hub::Wanted, oversight::may_read_journal, streams,
 };
 
 /// Everything that is journalled, as it happens, and again for whoever missed it.
@@ -26,5 +21,5 @@ pub(super) async fn all(
 ) -> Result<Response, Failure> {
     may_read_journal(&app, &caller)?;
     let after = streams::resume(&headers, query.after)?;
-    streams::follow(&app, &caller, About::All, after)
+    streams::follow(&app, &caller, Wanted::All, after)
 }

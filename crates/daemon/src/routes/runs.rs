@@ -21,10 +21,11 @@ use crate::{
     caller::Caller,
     extract::{Asked, Named, Said},
     failure::Failure,
+    hub::Wanted,
     oversight, reply,
     reply::Reply,
     runs::new_session,
-    streams::{self, About},
+    streams,
 };
 
 /// Opens a run: a task with a budget.
@@ -70,7 +71,7 @@ pub(super) async fn stream(
 ) -> Result<Response, Failure> {
     visible_run(&app, &caller, id).await?;
     let after = streams::resume(&headers, query.after)?;
-    streams::follow(&app, &caller, About::Run(id), after)
+    streams::follow(&app, &caller, Wanted::Run(id), after)
 }
 
 /// A run that they may see: their own, or any if they may read the journal.
