@@ -8,8 +8,8 @@ use std::{
 };
 
 use palyra_journal::{
-    Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey, JournalStore,
-    Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
+    Announced, Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey,
+    JournalStore, Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
     store::{ApprovalQuery, CommitError, Heading, Later},
 };
@@ -102,6 +102,10 @@ impl FaultyStore {
 }
 
 impl JournalStore for FaultyStore {
+    fn announce(&self) -> Announced {
+        self.journal.announce()
+    }
+
     fn node(&self) -> NodeId {
         self.journal.node()
     }

@@ -93,7 +93,7 @@ impl Proposing<'_> {
         let Self { app, proposal, holding } = self;
         let (call, asked) = (proposal.call, Asking::of(&proposal));
         let recorded = holding.is_some().then(|| recorded(app, call));
-        let run = app.gate.run(proposal);
+        let run = app.gate.run_here(proposal);
         tokio::pin!(run);
         // The key is held until the journal has it; whoever repeats the request then waits for the call, not for the key.
         let outcome = match recorded {

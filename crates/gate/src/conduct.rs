@@ -11,7 +11,7 @@ use std::{
 };
 
 use palyra_journal::{
-    CommitError, NewRecord, RecordKind, StoredRecord, Subject,
+    Announced, CommitError, NewRecord, RecordKind, StoredRecord, Subject,
     mask::masked,
     state::{CallRow, CallState, Change, Charge, Conflict, RunRow, TakenKey},
 };
@@ -38,15 +38,16 @@ use crate::{
     posture,
     proposal::ToolProposal,
     question::Ear,
+    reading::{Surroundings, Understood},
     refusal::Refusal,
     settings::Settings,
-    tool::{self, Intent, ToolDefinition},
+    tool::{self, Intent, Look, ToolDefinition},
     workspace::Workspace,
 };
 
 /// A proposal that was understood and decided about, with everything that follows from it.
 pub(crate) struct Judged {
-    pub(crate) proposal: ToolProposal,
+    pub(crate) proposal: Arc<ToolProposal>,
     pub(crate) proposed_at: Timestamp,
     /// As of when it was judged.
     judged_at: Timestamp,
@@ -59,18 +60,20 @@ pub(crate) struct Judged {
     pub(crate) runnable: Option<Runnable>,
     pub(crate) workspace: Option<Arc<Workspace>>,
     /// The run it belongs to, as it was then.
-    pub(crate) run: RunRow,
+    pub(crate) run: Arc<RunRow>,
     pub(crate) settings: Arc<Settings>,
     /// The record of the proposal.
     proposed: NewRecord,
-    /// The decision as it is recorded.
-    recorded: Recorded,
+    /// For a call that was denied at a glance, which is written at once.
+    announced: Option<Announced>,
 }
 
 /// How a call would run, and the digest of that.
 pub(crate) struct Runnable {
     pub(crate) plan: Plan,
     pub(crate) action: CallAction,
+    /// The decision as it is recorded.
+    recorded: Recorded,
 }
 
 /// A decision in the form that its digest is of.
@@ -149,9 +152,10 @@ impl Inner {
         let proposed_at = self.clock.now();
         // From before the decision, so that no change of policies falls between the decision and the waiting.
         let ear = Ear { cancel, policies: self.policies.subscribe() };
+        let proposal = Arc::new(proposal);
         let mut turn = None;
         loop {
-            let (judged, route) = match self.decide(&proposal, proposed_at).await {
+            let (mut judged, route) = match self.decide(&proposal, proposed_at).await {
                 Ok(decided) => decided,
                 Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
             };
@@ -159,7 +163,9 @@ impl Inner {
                 Route::Denied => {
                     let refusal = Refusal::Denied(Box::new(judged.decision.clone()));
                     let ended = self.add_call(&proposal, CallState::Ended);
-                    self.commit(self.opening(&judged)?, vec![ended]).await?;
+                    let writing = self.commit(self.opening(&judged)?, vec![ended]);
+                    judged.announced = None;
+                    writing.await?;
                     return Err(refusal);
                 }
                 Route::Asks => {
@@ -200,10 +206,10 @@ impl Inner {
     /// Judges a proposal and looks whether a standing approval covers it.
     async fn decide(
         self: &Arc<Self>,
-        proposal: &ToolProposal,
+        proposal: &Arc<ToolProposal>,
         proposed_at: Timestamp,
     ) -> Result<(Judged, Route), Refusal> {
-        let mut judged = self.judge(proposal.clone(), self.clock.now()).await?;
+        let mut judged = self.judge(Arc::clone(proposal), self.clock.now()).await?;
         judged.proposed_at = proposed_at;
         let route = match (judged.decision.verdict, &judged.runnable) {
             (Verdict::Deny, _) => Route::Denied,
@@ -239,7 +245,11 @@ impl Inner {
     }
 
     /// Understands a proposal and puts it to policy, as of a time. Changes nothing.
-    pub(crate) async fn judge(self: &Arc<Self>, proposal: ToolProposal, now: Timestamp) -> Result<Judged, Refusal> {
+    pub(crate) async fn judge(
+        self: &Arc<Self>,
+        proposal: Arc<ToolProposal>,
+        now: Timestamp,
+    ) -> Result<Judged, Refusal> {
         let version = *self.policies.borrow();
         let settings = self.settings.load_full();
         let workspace = match &proposal.workspace {
@@ -247,15 +257,8 @@ impl Inner {
             None => None,
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
-        let reading = self.read(&proposal, workspace.clone(), Arc::clone(&settings)).await;
-        // Done while another thread reads the arguments.
-        let run = self.run_of(&proposal).await?;
-        let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
-        let postures = self.store.postures(proposal.tool.clone()).await?;
-        let (intent, plans, unfit) = reading.understood().await?;
-        if plans.is_empty() {
-            return Err(Refusal::NoPlan(unfit));
-        }
+        let mut run = self.run_of(&proposal).await?;
+        let postures = self.known_postures(&proposal.tool, version).await?;
         let policies = self.engine.snapshot();
         let security = Security {
             policies: &policies,
@@ -264,23 +267,42 @@ impl Inner {
             tool: definition.metadata(),
             now,
         };
-        let decision = evaluate_tool_proposal_security(&proposal, &intent, plans, unfit, &security)
-            .ok_or_else(|| Refusal::NoPlan(Vec::new()))?;
+        let decided = |(intent, ways, unfit): Understood| {
+            let decision = evaluate_tool_proposal_security(&proposal, &intent, ways, unfit, &security);
+            decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
+        };
+        let mut announced = Some(self.store.announce());
+        let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
+        let at_a_glance = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
+        let enough = |(_, decision): &(Intent, ToolDecision)| matches!(decision.plan, None | Some(Plan::Daemon));
+        let (intent, decision) = match at_a_glance.filter(enough) {
+            Some(denied) => denied,
+            None => {
+                announced = None;
+                decided(self.read(&proposal, &surroundings).await.understood().await?)?
+            }
+        };
+        if decision.verdict != Verdict::Deny {
+            announced = None;
+            // What it is paid from is as it is now.
+            run = Arc::new(self.run_now(&proposal).await?);
+        }
+        let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let definition = definition.digest();
         let runnable = match &decision.plan {
             Some(plan) => {
                 let action = CallAction::of(&proposal, definition, &intent.work, plan).map_err(internal)?;
-                Some(Runnable { plan: plan.clone(), action })
+                Some(Runnable { plan: plan.clone(), action, recorded: Recorded::of(&decision)? })
             }
             None => None,
         };
-        let recorded = Recorded::of(&decision)?;
         Ok(Judged {
             proposal,
             proposed_at: now,
             judged_at: now,
             version,
             proposed,
+            announced,
             definition,
             intent,
             decision,
@@ -288,17 +310,21 @@ impl Inner {
             workspace,
             run,
             settings,
-            recorded,
         })
     }
 
     /// The run of a proposal. It comes before any decision: nobody proposes anything in the name of somebody else's run.
-    async fn run_of(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
-        let row = self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
+    async fn run_of(&self, proposal: &ToolProposal) -> Result<Arc<RunRow>, Refusal> {
+        let row = self.known_run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
         if row.session != proposal.session || row.principal != proposal.principal.to_string() {
             return Err(Refusal::ForeignRun(proposal.run, proposal.principal.to_string()));
         }
         Ok(row)
+    }
+
+    /// The run of a proposal with what it has used by now.
+    async fn run_now(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
+        self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))
     }
 
     /// The records that every call begins with: what was proposed, and what policy says.
@@ -307,7 +333,10 @@ impl Inner {
         let tool = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
         let brief = decision.verdict == Verdict::Deny && proposal.is_too_long_to_refuse();
         let decided = Decided {
-            decision: &judged.recorded.text,
+            decision: match &judged.runnable {
+                Some(runnable) => Told::Spelt(&runnable.recorded.text),
+                None => Told::Plain(decision),
+            },
             reason: decision.reason(),
             request: (!brief).then(|| recorded_request(proposal, intent, decision, tool, judged.judged_at)),
             action_digest: judged.runnable.as_ref().map(|runnable| runnable.action.digest),
@@ -380,12 +409,12 @@ impl Inner {
 
     /// Takes from the budget and writes `tool.started`. Only who holds the result may let the call run.
     pub(crate) async fn write_start(&self, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
-        let Some(Runnable { plan, action }) = &judged.runnable else {
+        let Some(Runnable { plan, action, recorded }) = &judged.runnable else {
             return Err(internal("a call that runs has no plan").into());
         };
         let proposal = &judged.proposal;
         let attestation = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
-        let mut run = judged.run.clone();
+        let mut run = RunRow::clone(&judged.run);
         for _ in 0..RESERVATION_ATTEMPTS {
             let reserved = judged.affordable(&run)?;
             if let Some(cause) = cancel.already() {
@@ -421,7 +450,7 @@ impl Inner {
                 input: proposal.args.digest(),
                 definition: judged.definition,
                 decision: judged.decision.clone(),
-                decision_digest: judged.recorded.digest,
+                decision_digest: recorded.digest,
                 digest: action.digest,
                 approver: start.approver.clone(),
                 reserved,
@@ -443,7 +472,7 @@ impl Inner {
                     });
                 }
                 // Another call of the run was quicker; look again at what is left.
-                Err(CommitError::Conflict(Conflict::OverBudget { .. })) => run = self.run_of(proposal).await?,
+                Err(CommitError::Conflict(Conflict::OverBudget { .. })) => run = self.run_now(proposal).await?,
                 Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::JudgeAgain),
                 Err(error) => return Err(Refusal::from(error).into()),
             }
@@ -470,7 +499,8 @@ impl Inner {
         let (registry, proposal) = (Arc::clone(&self.registry), judged.proposal.clone());
         let (workspace, settings) = (judged.workspace.clone(), Arc::clone(&judged.settings));
         let reread = move || {
-            let place = tool::Place { workspace: workspace.as_deref(), programs: &settings.programs };
+            let place =
+                tool::Place { workspace: workspace.as_deref(), programs: &settings.programs, look: Look::Whole };
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
         Executor {
@@ -567,19 +597,26 @@ impl Inner {
 impl Recorded {
     fn of(decision: &ToolDecision) -> Result<Self, Refusal> {
         let text = palyra_types::json::canonical_of(decision).map_err(internal)?;
-        let digest = Sha256Digest::of(text.as_bytes());
-        Ok(Self { text: RawValue::from_string(text).map_err(internal)?, digest })
+        Ok(Self { digest: Sha256Digest::of(text.as_bytes()), text: RawValue::from_string(text).map_err(internal)? })
     }
 }
 
 /// The body of `tool.decided` for a call that policy was asked about.
 #[derive(Serialize)]
 struct Decided<'a> {
-    decision: &'a RawValue,
+    decision: Told<'a>,
     reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<RequestDocument>,
     action_digest: Option<Sha256Digest>,
+}
+
+/// A decision. What may run is attested with the digest of its decision, so that one is written as it was digested.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Told<'a> {
+    Spelt(&'a RawValue),
+    Plain(&'a ToolDecision),
 }
 
 /// The body of `tool.decided` for a call that was refused on other grounds.

@@ -1,7 +1,8 @@
 //! Step one: decide. Puts a proposal to policy, once for each way it could run.
 //!
-//! Guarantees: the first plan that policy allows is taken, else the first that asks; a call that no plan fits, or that policy denies in
-//! every plan, is refused; the verdict is policy's and nobody else's.
+//! Guarantees: policy comes first: what it denies in every plan is denied, whatever the sandbox would say. Of the plans that the sandbox
+//! takes, the first that policy allows is taken, else the first that asks; a call that no plan is left for is refused. The verdict is
+//! policy's and nobody else's.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use palyra_types::{Action, Posture, Resource, Sha256Digest, Timestamp, ToolMetad
 use serde::Serialize;
 
 use crate::{
-    plan::{Plan, Unfit},
+    plan::{Plan, Unfit, UnfitReason, Way},
     posture::PostureLayer,
     proposal::ToolProposal,
     tool::{Intent, Work},
@@ -69,24 +70,28 @@ impl ToolDecision {
     }
 }
 
-/// Puts a proposal to policy. `plans` are the ways it could run, strongest first.
+/// Puts a proposal to policy. `ways` are those it could run in, strongest first.
 ///
-/// Returns `None` if there is no way to run it at all, which is nothing that policy could answer.
+/// # Errors
+/// When there is no way to run it at all, which is nothing that policy could answer: why each does not fit.
 pub fn evaluate_tool_proposal_security(
     proposal: &ToolProposal,
     intent: &Intent,
-    plans: Vec<Plan>,
-    unfit: Vec<Unfit>,
+    ways: Vec<Way>,
+    mut unfit: Vec<Unfit>,
     security: &Security<'_>,
-) -> Option<ToolDecision> {
+) -> Result<ToolDecision, Vec<Unfit>> {
     let call = call_request(proposal, intent);
-    let judged = plans.into_iter().map(|plan| {
-        let context = context(proposal, intent, &plan, security);
-        (security.policies.decide_call(&call, &context, security.config), plan)
-    });
     // An allowed plan ends the search; otherwise the first of the least strict verdict counts.
     let mut best: Option<(CallDecision, Plan)> = None;
-    for (decision, plan) in judged {
+    for Way { plan, refused } in ways {
+        let context = context(proposal, intent, &plan, security);
+        let decision = security.policies.decide_call(&call, &context, security.config);
+        // What the sandbox would refuse is not worth a question.
+        if let Some(error) = refused.filter(|_| decision.verdict != Verdict::Deny) {
+            unfit.extend(plan.tier().map(|tier| Unfit { tier, reason: UnfitReason::Refused(error) }));
+            continue;
+        }
         if best.as_ref().is_none_or(|(known, _)| decision.verdict < known.verdict) {
             let allowed = decision.verdict == Verdict::Allow;
             best = Some((decision, plan));
@@ -95,9 +100,9 @@ pub fn evaluate_tool_proposal_security(
             }
         }
     }
-    let (decision, plan) = best?;
+    let Some((decision, plan)) = best else { return Err(unfit) };
     let verdict = decision.verdict;
-    Some(ToolDecision {
+    Ok(ToolDecision {
         verdict,
         approval_required: verdict == Verdict::Ask,
         plan: (verdict != Verdict::Deny).then_some(plan),

@@ -12,12 +12,12 @@ use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -33,7 +33,10 @@ use palyra_types::{
     SandboxTier, Timestamp,
     id::{CallId, RunId, SessionId},
 };
-use tokio::sync::{Notify, broadcast, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, broadcast, oneshot, watch},
+};
 
 use crate::{
     admission::Admission,
@@ -41,6 +44,7 @@ use crate::{
     attest::Completed,
     config::GateConfig,
     execute::{LiveOutput, Reports},
+    memory::Memory,
     proposal::ToolProposal,
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
@@ -73,6 +77,7 @@ pub(crate) struct Inner {
     /// Counts reloads; calls that wait are decided anew when it changes.
     pub(crate) policies: watch::Sender<u64>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) memory: Memory,
     calls: Mutex<HashMap<CallId, UnderWay>>,
     /// Whether nothing is let in any more.
     stopping: AtomicBool,
@@ -135,6 +140,7 @@ impl Gate {
             live,
             policies: watch::channel(0).0,
             admission,
+            memory: Memory::default(),
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
             in_order: AtomicBool::new(false),
@@ -172,6 +178,20 @@ impl Gate {
         let row = RunRow { run, session, principal: principal.to_string(), limits, used: Charge::default() };
         inner.commit(vec![record], vec![Change::AddRun(row)]).await.map_err(Refusal::from)?;
         Ok(run)
+    }
+
+    /// Runs a call whose caller does nothing but wait for it. When the returned future is dropped, the call is withdrawn or stopped.
+    ///
+    /// The call is conducted by whoever polls the future, which costs no other thread's time, and on a task of its own once that is
+    /// dropped. Whoever has other things to do meanwhile uses [`Self::run`].
+    ///
+    /// # Errors
+    /// When it was refused.
+    pub async fn run_here(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
+        proposal.waiting = Waiting::Attached;
+        let cancel = Cancel::default();
+        let work = self.conducting(proposal, cancel.clone(), None)?;
+        Conducted { work: Some(Box::pin(work)), cancel }.await
     }
 
     /// Runs a call whose caller waits for it. When the returned future is dropped, the call is withdrawn or stopped.
@@ -391,35 +411,77 @@ impl Gate {
     /// Starts a call on a task of its own, so that it is attested whatever becomes of its caller.
     pub(crate) fn begin(&self, proposal: ToolProposal, durable: Option<oneshot::Sender<()>>) -> (Cancel, Outcome) {
         let (cancel, (done, finished)) = (Cancel::default(), oneshot::channel());
-        let (inner, handle) = (Arc::clone(&self.inner), cancel.clone());
-        let place = match inner.admission.enter(&proposal.principal) {
-            Ok(place) => place,
-            Err(limit) => {
-                let _ = done.send(Err(Refusal::TooManyCalls { limit }));
-                return (cancel, finished);
+        match self.conducting(proposal, cancel.clone(), durable) {
+            Ok(work) => {
+                tokio::spawn(async move {
+                    let _ = done.send(work.await);
+                });
             }
-        };
+            Err(refusal) => {
+                let _ = done.send(Err(refusal));
+            }
+        }
+        (cancel, finished)
+    }
+
+    /// Lets a call in. What is returned conducts it to its end, and must be polled to there.
+    fn conducting(
+        &self,
+        proposal: ToolProposal,
+        cancel: Cancel,
+        durable: Option<oneshot::Sender<()>>,
+    ) -> Result<impl Future<Output = Result<Completed, Refusal>> + Send + use<>, Refusal> {
+        let inner = Arc::clone(&self.inner);
+        let entered = inner.admission.enter(&proposal.principal);
+        let place = entered.map_err(|limit| Refusal::TooManyCalls { limit })?;
         let under_way = UnderWay { cancel: cancel.clone(), principal: proposal.principal.clone() };
-        let Some(leave) = self.enter(proposal.call, &under_way) else {
-            let _ = done.send(Err(Refusal::Repeated));
-            return (cancel, finished);
-        };
+        let leave = self.enter(proposal.call, &under_way).ok_or(Refusal::Repeated)?;
         // Asked only now: whoever sets the flag meets everybody who entered before.
         if inner.stopping.load(Ordering::SeqCst) {
-            let _ = done.send(Err(Refusal::Stopping { goes_on: false }));
-            return (cancel, finished);
+            return Err(Refusal::Stopping { goes_on: false });
         }
         let gate = self.clone();
-        tokio::spawn(async move {
-            let outcome = unless_it_panics(inner.conduct(proposal, (handle, place), durable)).await;
+        Ok(async move {
+            let outcome = unless_it_panics(inner.conduct(proposal, (cancel, place), durable)).await;
             drop(leave);
-            let outcome = match outcome {
+            match outcome {
                 Some(outcome) => outcome,
                 None => Err(gate.tidy_after_a_panic().await),
-            };
-            let _ = done.send(outcome);
-        });
-        (cancel, finished)
+            }
+        })
+    }
+}
+
+/// A call that is conducted by whoever polls this. If that is dropped before its end, the call is asked to stop and goes on to its end by
+/// itself, so that it is attested whatever becomes of its caller.
+struct Conducted<F: Future<Output = Result<Completed, Refusal>> + Send + 'static> {
+    /// Absent once it is over.
+    work: Option<Pin<Box<F>>>,
+    cancel: Cancel,
+}
+
+impl<F: Future<Output = Result<Completed, Refusal>> + Send + 'static> Future for Conducted<F> {
+    type Output = Result<Completed, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Ready(Err(crashed())) };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<F: Future<Output = Result<Completed, Refusal>> + Send + 'static> Drop for Conducted<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.cancel.ask(&CancelCause::CallerGone);
+            // Without a runtime nothing goes on any more, and the next daemon finds what was begun.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(work);
+            }
+        }
     }
 }
 

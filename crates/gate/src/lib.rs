@@ -33,8 +33,9 @@ pub mod deadline;
 pub mod decide;
 pub mod execute;
 pub mod gate;
+pub mod memory;
 pub mod output;
-pub mod permit;
+mod permit;
 pub mod plan;
 pub mod posture;
 pub mod proposal;
@@ -67,7 +68,8 @@ pub use proposal::ToolProposal;
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
 pub use tool::{
-    FileWork, HostPort, IntendError, Intent, Place, ProcessWork, Report, Script, SearchPath, Tool, ToolDefinition, Work,
+    FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath, Tool,
+    ToolDefinition, Work,
 };
 pub use tools::{ArgumentsError, CallError, FileError, OutputCaps, Registry, RegistryError};
 pub use workspace::{Workspace, WorkspaceError};

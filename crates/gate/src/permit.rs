@@ -76,7 +76,7 @@ pub(crate) struct Spent {
 pub(crate) struct CallFacts {
     /// The id of the statement that will be made about it.
     pub(crate) attestation: AttestationId,
-    pub(crate) proposal: ToolProposal,
+    pub(crate) proposal: Arc<ToolProposal>,
     /// The digest of the arguments.
     pub(crate) input: Sha256Digest,
     pub(crate) definition: Sha256Digest,

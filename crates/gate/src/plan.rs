@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Candidate, ToolCallConfig},
-    tool::{ProcessWork, Work},
+    tool::{Look, ProcessWork, Work},
 };
 
 /// How a call would run.
@@ -140,26 +140,42 @@ pub(crate) struct Machine<'a> {
     pub(crate) environment: &'a BTreeMap<String, String>,
 }
 
-/// The ways this work could run, strongest first, and why others cannot.
-pub(crate) fn candidates(work: &Work, root: Option<&AbsolutePath>, machine: &Machine<'_>) -> (Vec<Plan>, Vec<Unfit>) {
-    let (Work::Process(work), Some(root)) = (work, root) else { return (vec![Plan::Daemon], Vec::new()) };
-    let (mut plans, mut unfit) = (Vec::new(), Vec::new());
+/// A way to run, and what the sandbox would say to it.
+#[derive(Debug, Clone)]
+pub struct Way {
+    /// The way.
+    pub plan: Plan,
+    /// Why the sandbox would refuse it, if it would.
+    pub refused: Option<SandboxProcessRunError>,
+}
+
+/// The ways this work could run, strongest first, and why others cannot. A glance does not ask what the sandbox would refuse.
+pub(crate) fn candidates(
+    work: &Work,
+    root: Option<&AbsolutePath>,
+    machine: &Machine<'_>,
+    look: Look,
+) -> (Vec<Way>, Vec<Unfit>) {
+    let (Work::Process(work), Some(root)) = (work, root) else {
+        return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new());
+    };
+    let (mut ways, mut unfit) = (Vec::new(), Vec::new());
     // Whoever lists the weaker one first still gets the stronger one where policy lets it run.
     let mut strongest_first: Vec<&Candidate> = machine.config.plans.iter().collect();
     strongest_first.sort_by_key(|candidate| std::cmp::Reverse((candidate.tier, candidate.egress)));
     for candidate in strongest_first {
-        let plan = fitness(work, candidate, machine).and_then(|()| {
-            let process = process_plan(work, root, *candidate, machine);
-            // What the sandbox would refuse is not worth a question.
-            machine.runner.check(&process, work.opened.0.as_ref()).map_err(UnfitReason::Refused)?;
-            Ok(Plan::Process { tier: candidate.tier, process })
-        });
-        match plan {
-            Ok(plan) => plans.push(plan),
-            Err(reason) => unfit.push(Unfit { tier: candidate.tier, reason }),
+        if let Err(reason) = fitness(work, candidate, machine) {
+            unfit.push(Unfit { tier: candidate.tier, reason });
+            continue;
         }
+        let process = process_plan(work, root, *candidate, machine);
+        let refused = match look {
+            Look::Whole => machine.runner.check(&process, work.opened.0.as_ref()).err(),
+            Look::Glance => None,
+        };
+        ways.push(Way { plan: Plan::Process { tier: candidate.tier, process }, refused });
     }
-    (plans, unfit)
+    (ways, unfit)
 }
 
 fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> Result<(), UnfitReason> {

@@ -211,7 +211,7 @@ impl Inner {
     async fn judge_again(self: &Arc<Self>, row: &ApprovalRow) -> Result<(Judged, PendingToolApproval), Refusal> {
         let ApprovalDocument { prompt, proposal, .. } = read(row)?;
         let proposal = proposal.proposal().ok_or_else(|| internal("the proposal cannot be read"))?;
-        let mut judged = self.judge(proposal, self.clock.now()).await?;
+        let mut judged = self.judge(Arc::new(proposal), self.clock.now()).await?;
         judged.proposed_at = prompt.asked_at;
         Ok((judged, prompt))
     }

@@ -2,6 +2,9 @@
 //!
 //! Guarantees: this looks at files, and may digest large ones, without holding up other calls; it takes turns, so that a flood of proposals
 //! does not take every thread; a failure in it is an error of this call alone. Changes nothing.
+//!
+//! Most calls name a program of the system, and a glance at that is enough for policy to deny them. A glance looks at nothing that anybody
+//! but root could make slow, so it is taken on the thread that conducts the call, and costs no other thread's time.
 
 use std::sync::Arc;
 
@@ -9,17 +12,17 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
     gate::{Inner, internal},
-    plan::{Machine, Plan, Unfit, candidates},
+    plan::{Machine, Unfit, Way, candidates},
     proposal::ToolProposal,
     refusal::Refusal,
     settings::Settings,
-    tool::{Intent, Place},
+    tool::{IntendError, Intent, Look, Place},
     tools::CallError,
     workspace::Workspace,
 };
 
 /// What a proposal means: what would be done, how it could be, and how not.
-pub(crate) type Understood = (Intent, Vec<Plan>, Vec<Unfit>);
+pub(crate) type Understood = (Intent, Vec<Way>, Vec<Unfit>);
 
 /// A proposal that another thread is reading.
 pub(crate) struct Reading(JoinHandle<Result<Understood, CallError>>);
@@ -31,29 +34,57 @@ impl Reading {
     }
 }
 
+/// Where a proposal is read.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) workspace: Option<Arc<Workspace>>,
+    pub(crate) settings: Arc<Settings>,
+}
+
 impl Inner {
-    /// Begins to read a proposal, once it is its turn.
-    pub(crate) async fn read(
-        self: &Arc<Self>,
+    /// What a proposal means as far as a glance tells: enough to deny it, not to run it. Nothing if a glance is not enough.
+    pub(crate) fn glance(
+        &self,
         proposal: &ToolProposal,
-        workspace: Option<Arc<Workspace>>,
-        settings: Arc<Settings>,
-    ) -> Reading {
+        surroundings: &Surroundings,
+    ) -> Result<Option<Understood>, Refusal> {
+        if proposal.is_too_long_to_refuse() {
+            return Ok(None);
+        }
+        match self.understand(proposal, surroundings, Look::Glance) {
+            Ok(understood) => Ok(Some(understood)),
+            Err(CallError::Intend(IntendError::TakesLonger)) => Ok(None),
+            Err(error) => Err(Refusal::Call(error)),
+        }
+    }
+
+    /// Begins to read a proposal, once it is its turn.
+    pub(crate) async fn read(self: &Arc<Self>, proposal: &Arc<ToolProposal>, surroundings: &Surroundings) -> Reading {
         let turn = self.admission.reading(&proposal.principal).await;
-        let (inner, tool, args) = (Arc::clone(self), proposal.tool.clone(), proposal.args.clone());
+        let (inner, proposal, surroundings) = (Arc::clone(self), Arc::clone(proposal), surroundings.clone());
         Reading(spawn_blocking(move || {
             let _turn = turn;
-            let place = Place { workspace: workspace.as_deref(), programs: &settings.programs };
-            let intent = inner.registry.intend(&tool, &args, &place)?;
-            let machine = Machine {
-                config: &settings.config.sandbox,
-                runner: &settings.runner,
-                tiers: inner.tiers(),
-                state_directory: &inner.ground.state_directory,
-                environment: &settings.environment,
-            };
-            let (plans, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine);
-            Ok((intent, plans, unfit))
+            inner.understand(&proposal, &surroundings, Look::Whole)
         }))
+    }
+
+    fn understand(
+        &self,
+        proposal: &ToolProposal,
+        surroundings: &Surroundings,
+        look: Look,
+    ) -> Result<Understood, CallError> {
+        let Surroundings { workspace, settings } = surroundings;
+        let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look };
+        let intent = self.registry.intend(&proposal.tool, &proposal.args, &place)?;
+        let machine = Machine {
+            config: &settings.config.sandbox,
+            runner: &settings.runner,
+            tiers: self.tiers(),
+            state_directory: &self.ground.state_directory,
+            environment: &settings.environment,
+        };
+        let (ways, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine, look);
+        Ok((intent, ways, unfit))
     }
 }

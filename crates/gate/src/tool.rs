@@ -4,10 +4,10 @@
 //! what a person approves. Reading the same arguments again gives the same work or shows that the machine has changed.
 //! Does not: decide, ask or run. Work is performed inside this crate only, by whoever holds a permit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use palyra_policy::Touch;
-use palyra_sandbox::{Executable, ForbiddenVariable};
+use palyra_sandbox::{Executable, ForbiddenVariable, is_changeable};
 use palyra_types::{
     AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
     ToolMetadata, ToolName,
@@ -98,6 +98,11 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// When the arguments mean nothing that could be done.
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError>;
+
+    /// Whether it knows what a [`Look::Glance`] is. One that does not is asked for the whole only.
+    fn glances(&self) -> bool {
+        false
+    }
 }
 
 /// Where a call is to happen.
@@ -107,29 +112,63 @@ pub struct Place<'a> {
     pub workspace: Option<&'a Workspace>,
     /// Where programs are looked for.
     pub programs: &'a SearchPath,
+    /// How closely it is looked at.
+    pub look: Look,
+}
+
+/// How closely the world is looked at to find out what a call would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Only at what root alone could make slow, and never at the content of large files. Where that does not do, it says so.
+    Glance,
+    /// At whatever it takes.
+    Whole,
 }
 
 impl<'a> Place<'a> {
     pub(crate) fn workspace(&self) -> Result<&'a Workspace, IntendError> {
         self.workspace.ok_or(IntendError::NoWorkspace)
     }
+
+    /// Goes on only if the whole may be looked at.
+    pub(crate) fn whole(&self) -> Result<(), IntendError> {
+        match self.look {
+            Look::Whole => Ok(()),
+            Look::Glance => Err(IntendError::TakesLonger),
+        }
+    }
 }
 
 /// The configured directories that programs are looked for in, first match first. Not the caller's `PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SearchPath(Vec<AbsolutePath>);
+pub struct SearchPath {
+    directories: Vec<AbsolutePath>,
+    is_roots_alone: bool,
+}
 
 impl SearchPath {
-    /// A search path of these directories.
+    /// A search path of these directories, as they are now.
     #[must_use]
-    pub const fn new(directories: Vec<AbsolutePath>) -> Self {
-        Self(directories)
+    pub fn new(directories: Vec<AbsolutePath>) -> Self {
+        // What is not there yet, only somebody can make who may change what it would be in.
+        let there = |directory: &AbsolutePath| {
+            let all = std::iter::once(directory.as_str()).chain(directory.ancestors());
+            all.map(Path::new).find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
+        };
+        let is_roots_alone = directories.iter().all(|one| there(one).is_some_and(|path| !is_changeable(&path)));
+        Self { directories, is_roots_alone }
+    }
+
+    /// Whether nobody but root can say what is found there.
+    #[must_use]
+    pub const fn is_roots_alone(&self) -> bool {
+        self.is_roots_alone
     }
 
     /// The directories, first match first.
     #[must_use]
     pub fn directories(&self) -> &[AbsolutePath] {
-        &self.0
+        &self.directories
     }
 }
 
@@ -307,6 +346,9 @@ palyra_types::words! {
 /// Why arguments mean nothing that could be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntendError {
+    /// A glance does not tell.
+    #[error("a glance does not tell what the call would do")]
+    TakesLonger,
     /// The tool works in a workspace and the call has none.
     #[error("the call names no workspace")]
     NoWorkspace,
@@ -393,6 +435,7 @@ impl IntendError {
     #[must_use]
     pub const fn advice(&self) -> &'static str {
         match self {
+            Self::TakesLonger => "look at the whole",
             Self::NoWorkspace => "name one of the configured workspaces",
             Self::Shape(_) => "look at the input schema of the tool",
             Self::Workspace(error) => error.advice(),

@@ -91,6 +91,9 @@ impl Registry {
     /// When there is no such tool, or the arguments mean nothing that it could do.
     pub fn intend(&self, name: &ToolName, args: &JsonObject, place: &Place<'_>) -> Result<Intent, CallError> {
         let entry = self.entry(name)?;
+        if !entry.tool.glances() {
+            place.whole()?;
+        }
         entry.check.check(args)?;
         Ok(entry.tool.intend(args, place)?)
     }

@@ -414,7 +414,7 @@ pub(crate) fn open_regular(path: &AbsolutePath) -> Result<(File, Stat), Workspac
 }
 
 /// Where an open entry really is.
-fn path_of(entry: &OwnedFd, asked: &str) -> Result<AbsolutePath, WorkspaceError> {
+pub(crate) fn path_of(entry: &OwnedFd, asked: &str) -> Result<AbsolutePath, WorkspaceError> {
     let link =
         readlinkat(CWD, own_descriptor(entry), Vec::new()).map_err(|errno| WorkspaceError::from_errno(asked, errno))?;
     let text = link.to_str().map_err(|_| WorkspaceError::NotUnicode(asked.to_owned()))?;

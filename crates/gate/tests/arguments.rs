@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use palyra_gate::{FileWork, Place, Registry, SearchPath, Work, Workspace};
+use palyra_gate::{FileWork, Look, Place, Registry, SearchPath, Work, Workspace};
 use palyra_policy::Touch;
 use palyra_types::{AbsolutePath, JsonObject, ToolName, WorkspaceName, json::Limits};
 
@@ -17,7 +17,7 @@ fn intend(bytes: &[u8]) -> Result<Work, String> {
     let workspace = Workspace::open(WorkspaceName::parse("main").unwrap(), &root, &state).unwrap();
     let args = JsonObject::parse(bytes, Limits::default()).map_err(|error| error.to_string())?;
     let programs = SearchPath::new(Vec::new());
-    let place = Place { workspace: Some(&workspace), programs: &programs };
+    let place = Place { workspace: Some(&workspace), programs: &programs, look: Look::Whole };
     let tool = ToolName::parse("fs.read").unwrap();
     let intent = Registry::builtin().unwrap().intend(&tool, &args, &place).map_err(|error| error.to_string())?;
     assert_eq!(intent.touches, [Touch::Read(root.join("a.txt").unwrap())]);

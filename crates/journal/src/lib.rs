@@ -48,7 +48,7 @@ pub use ranges::Ranges;
 pub use record::{NewRecord, Record, RecordKind, StoredRecord, Subject};
 pub use sink::{CheckpointSink, FileSink, Pace, Publisher, SinkError, SinkStatus, WebhookSink};
 pub use sqlite::SqliteJournal;
-pub use store::{CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction};
+pub use store::{Announced, CommitError, Committed, Event, JournalStore, Later, ReadError, Transaction};
 pub use trouble::Trouble;
 pub use trust::Trust;
 pub use verify::{Report, verify};

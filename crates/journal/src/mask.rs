@@ -14,14 +14,17 @@ use regex::Regex;
 pub fn masked(text: String) -> String {
     let Some(shapes) = SHAPES.as_ref() else { return withheld() };
     // Hardly any text holds a token, so one look for the letters that tokens cannot do without comes first.
-    if !shapes.hints.is_match(&text) {
+    let hinted: Vec<&Hints> = shapes.hints.iter().filter(|hints| hints.all.is_match(&text)).collect();
+    if hinted.is_empty() {
         return text;
     }
     let mut possible = vec![false; shapes.each.len()];
-    for hint in shapes.hints.find_overlapping_iter(&text) {
-        let shape = shapes.hinted.get(hint.pattern().as_usize());
-        if let Some(possible) = shape.and_then(|&shape| possible.get_mut(shape)) {
-            *possible = true;
+    for hints in hinted {
+        for hint in hints.all.find_overlapping_iter(&text) {
+            let shape = hints.of.get(hint.pattern().as_usize());
+            if let Some(possible) = shape.and_then(|&shape| possible.get_mut(shape)) {
+                *possible = true;
+            }
         }
     }
     let mut masked = text;
@@ -50,11 +53,16 @@ fn withheld() -> String {
 }
 
 struct Shapes {
-    /// Finds every hint of every shape, in either case.
-    hints: AhoCorasick,
-    /// Which shape each hint is one of.
-    hinted: Vec<usize>,
+    /// Those of shapes that are spelt in one case only, and those of the others.
+    hints: [Hints; 2],
     each: Vec<Shape>,
+}
+
+/// Finds every hint of some shapes.
+struct Hints {
+    all: AhoCorasick,
+    /// Which shape each hint is one of.
+    of: Vec<usize>,
 }
 
 struct Shape {
@@ -71,13 +79,15 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
         })
     };
     let each = PATTERNS.iter().map(shape).collect::<Option<_>>()?;
-    let (hints, hinted): (Vec<&str>, _) = PATTERNS
-        .iter()
-        .enumerate()
-        .flat_map(|(shape, &(_, hints, _))| hints.iter().map(move |&hint| (hint, shape)))
-        .unzip();
-    let hints = AhoCorasick::builder().ascii_case_insensitive(true).build(hints).ok()?;
-    Some(Shapes { hints, hinted, each })
+    let hints = |in_either_case: bool| {
+        let shapes = PATTERNS.iter().enumerate();
+        let shapes = shapes.filter(|(_, (_, _, pattern))| pattern.contains("(?i)") == in_either_case);
+        let (hints, of): (Vec<&str>, _) =
+            shapes.flat_map(|(shape, &(_, hints, _))| hints.iter().map(move |&hint| (hint, shape))).unzip();
+        let all = AhoCorasick::builder().ascii_case_insensitive(in_either_case).build(hints).ok()?;
+        Some(Hints { all, of })
+    };
+    Some(Shapes { hints: [hints(false)?, hints(true)?], each })
 });
 
 /// Tokens are ASCII. A boundary that knows all alphabets makes the search many times slower as soon as a text holds any other letter, and
@@ -98,12 +108,12 @@ const ESCAPE: &str = r"(?:\\u001[bB]|\x1b)\[[0-9;]*[A-Za-z]|\\[bfnrt]|\\u[0-9A-F
 const PATTERNS: &[(&str, &[&str], &str)] = &[
     (
         "private key",
-        &["private key"],
+        &["PRIVATE KEY"],
         // To its end or, if that is missing, to the end of the string in which it stands.
         r#"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----((?:[^"\\]|\\(?s:.))*?-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|(?:[^"\\]|\\(?s:.))*)"#,
     ),
-    ("age key", &["age-secret-key-1"], r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
-    ("aws access key", &["akia", "asia", "abia", "acca"], r"\b(AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
+    ("age key", &["AGE-SECRET-KEY-1"], r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
+    ("aws access key", &["AKIA", "ASIA", "ABIA", "ACCA"], r"\b(AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),
     (
         "aws secret key",
         &["aws_secret", "awssecret"],
@@ -123,18 +133,18 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
     ("slack webhook", &["hooks.slack.com/services/"], r"(?P<a>hooks\.slack\.com/services/)[A-Za-z0-9/_-]{20,}"),
     ("anthropic key", &["sk-ant-"], r"\bsk-ant-[A-Za-z0-9_-]{20,}"),
     ("openai key", &["sk-"], r"\bsk-(proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    ("google key", &["aiza"], r"\bAIza[0-9A-Za-z_-]{35}"),
+    ("google key", &["AIza"], r"\bAIza[0-9A-Za-z_-]{35}"),
     ("google token", &["ya29."], r"\bya29\.[0-9A-Za-z_-]{20,}"),
     ("stripe key", &["sk_", "rk_", "whsec_"], r"\b(sk|rk|whsec)_(live_|test_)?[0-9A-Za-z]{16,}"),
     ("npm token", &["npm_"], r"\bnpm_[A-Za-z0-9]{36}"),
     ("pypi token", &["pypi-"], r"\bpypi-[A-Za-z0-9_-]{16,}"),
     ("hugging face token", &["hf_"], r"\bhf_[A-Za-z0-9]{30,}"),
-    ("sendgrid key", &["sg."], r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    ("twilio key", &["sk"], r"\bSK[0-9a-f]{32}\b"),
+    ("sendgrid key", &["SG."], r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("twilio key", &["SK"], r"\bSK[0-9a-f]{32}\b"),
     ("digitalocean token", &["doo_v1_", "dop_v1_", "dor_v1_"], r"\bdo[opr]_v1_[a-f0-9]{64}"),
-    ("telegram token", &[":aa"], r"\b[0-9]{8,10}:AA[0-9A-Za-z_-]{33}"),
+    ("telegram token", &[":AA"], r"\b[0-9]{8,10}:AA[0-9A-Za-z_-]{33}"),
     ("palyra token", &["plr_"], r"\bplr_[A-Za-z0-9_-]{16,}"),
-    ("json web token", &["eyj"], r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ("json web token", &["eyJ"], r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     (
         "credential",
         &["authorization"],

@@ -5,7 +5,15 @@
 //! its hash and to the commitment of its body, or an error that names it. Several daemons may share one store: each has its own
 //! chain and key, state is common to all, and a commit of one wakes the subscribers of all.
 
-use std::{future::Future, io::Write, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    io::Write,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use palyra_types::{
     IdempotencyKey, Sha256Digest, Timestamp, ToolName,
@@ -39,6 +47,12 @@ pub trait JournalStore: Send + Sync {
 
     /// Commits a transaction: all its records and changes, or nothing. Answers when it is durable.
     fn commit(&self, transaction: Transaction) -> Later<'_, Result<Committed, CommitError>>;
+
+    /// Says that somebody is about to commit something, until what is returned is dropped. It binds nobody. Whoever writes may wait a
+    /// little for it, and sync once for many.
+    fn announce(&self) -> Announced {
+        Announced::default()
+    }
 
     /// Whether records can be written now, as far as is known.
     fn trouble(&self) -> Option<Trouble>;
@@ -200,3 +214,24 @@ pub enum CommitError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the journal cannot be read: {0}")]
 pub struct ReadError(pub String);
+
+/// Somebody who is about to commit something, until this is dropped.
+#[derive(Debug, Default)]
+#[must_use = "who is dropped is not waited for"]
+pub struct Announced(Option<Arc<AtomicUsize>>);
+
+impl Announced {
+    /// One more of those that are counted here.
+    pub(crate) fn among(coming: &Arc<AtomicUsize>) -> Self {
+        coming.fetch_add(1, Ordering::Relaxed);
+        Self(Some(Arc::clone(coming)))
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        if let Some(coming) = &self.0 {
+            coming.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -7,13 +7,12 @@
 use std::collections::HashMap;
 
 use cedar_policy::{Context, Entities, Entity, EntityTypeName, EntityUid, Request, RestrictedExpression};
-use palyra_types::{
-    AbsolutePath, Action, Channel, DeviceId, Principal, PrincipalKind, Process, Resource, SkillId, TokenId, ToolName,
-};
+use palyra_types::{AbsolutePath, Action, Principal, PrincipalKind, Process, Resource};
 
 use crate::{
     demand::{ContextKey, Demands},
     facts::{Facts, ProcessFacts},
+    question::{Fact, fact_of},
     request::{PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext},
     vocabulary::{ActionName, Vocabulary, uid},
 };
@@ -132,30 +131,35 @@ impl<'a> CedarRequest<'a> {
         self.action.entities.clone().add_entities(entities, None).map_err(inexpressible)
     }
 
+    /// What the request says.
+    pub(crate) const fn facts(&self) -> Facts<'_> {
+        Facts { request: self.request, context: self.context, config: self.config, process: self.process }
+    }
+
     /// The part of the context that these demands cover, without `approved`.
-    pub(crate) fn context(&self, demands: Demands) -> Result<ContextPairs, RequestError> {
-        let facts = Facts { request: self.request, context: self.context, config: self.config, process: self.process };
+    pub(crate) fn context(&self, demands: Demands) -> Result<Context, RequestError> {
+        let facts = self.facts();
         let mut pairs = Vec::with_capacity(16);
         for key in demands.keys() {
-            if let Some(value) = value_of(key, self.vocabulary, self.context, &facts)? {
-                pairs.push((key.as_str(), value));
+            if let Some(value) = value_of(key, self.vocabulary, &facts)? {
+                pairs.push((key.as_str().to_owned(), value));
             }
         }
-        Ok(ContextPairs(pairs))
+        Context::from_pairs(pairs).map_err(inexpressible)
     }
 
     /// The request as it stands before (`false`) or after (`true`) a person has approved it.
-    pub(crate) fn with_approved(&self, context: &ContextPairs, approved: bool) -> Result<Request, RequestError> {
-        let approved = (ContextKey::Approved.as_str(), RestrictedExpression::new_bool(approved));
-        let pairs = context.0.iter().cloned().chain([approved]).map(|(name, value)| (name.to_owned(), value));
-        let context = Context::from_pairs(pairs).map_err(inexpressible)?;
+    pub(crate) fn with_approved(&self, context: Context, approved: bool) -> Result<Request, RequestError> {
+        let approved = (ContextKey::Approved.as_str().to_owned(), RestrictedExpression::new_bool(approved));
+        self.within(context.merge([approved]).map_err(inexpressible)?)
+    }
+
+    /// The request in a context.
+    pub(crate) fn within(&self, context: Context) -> Result<Request, RequestError> {
         let (principal, action) = (self.principal.clone(), self.action.uid.clone());
         Request::new(principal, action, self.resource.clone(), context, None).map_err(inexpressible)
     }
 }
-
-/// A context that still lacks `approved`.
-pub(crate) struct ContextPairs(Vec<(&'static str, RestrictedExpression)>);
 
 fn missing(what: &str) -> RequestError {
     RequestError::Inexpressible(format!("the schema has no `{what}`"))
@@ -249,47 +253,42 @@ fn attributes_of(resource: &Resource, config: &PolicyEvaluationConfig) -> HashMa
 fn value_of(
     key: ContextKey,
     vocabulary: &Vocabulary,
-    context: &PolicyRequestContext,
     facts: &Facts<'_>,
 ) -> Result<Option<RestrictedExpression>, RequestError> {
-    let named = |name: Option<&str>| name.map(text);
-    let known = |value: Option<RestrictedExpression>| value.map(Some).ok_or(missing(key.as_str()));
-    let bool = |value: bool| Some(RestrictedExpression::new_bool(value));
+    let context = facts.context;
+    let known = |value: Option<RestrictedExpression>| value.ok_or(missing(key.as_str()));
+    Ok(Some(match fact_of(key, facts) {
+        Fact::Absent => return Ok(None),
+        Fact::Fleeting => return fleeting(key, vocabulary, context),
+        Fact::Flag(value) => RestrictedExpression::new_bool(value),
+        Fact::Number(value) => RestrictedExpression::new_long(value),
+        Fact::Text(value) => RestrictedExpression::new_string(value),
+        Fact::Workspace(name) => RestrictedExpression::new_entity_uid(uid(&vocabulary.workspace, name.as_str())),
+        Fact::Capabilities(all) => {
+            let all: Option<Vec<_>> = all.into_iter().map(|one| vocabulary.capability(one)).collect();
+            known(all.map(RestrictedExpression::new_set))?
+        }
+        Fact::Posture(posture) => known(vocabulary.posture(posture))?,
+        Fact::Tier(tier) => known(vocabulary.tier(tier))?,
+        Fact::Egress(mode) => known(vocabulary.egress(mode))?,
+    }))
+}
+
+/// The value of an attribute that is hardly ever the same twice.
+fn fleeting(
+    key: ContextKey,
+    vocabulary: &Vocabulary,
+    context: &PolicyRequestContext,
+) -> Result<Option<RestrictedExpression>, RequestError> {
     Ok(match key {
-        ContextKey::Approved => None,
-        ContextKey::DeviceId => named(context.device_id.as_ref().map(DeviceId::as_str)),
-        ContextKey::Channel => named(context.channel.as_ref().map(Channel::as_str)),
-        ContextKey::SessionId => context.session_id.map(|id| text(&id.to_string())),
-        ContextKey::RunId => context.run_id.map(|id| text(&id.to_string())),
-        ContextKey::TokenId => named(context.token_id.as_ref().map(TokenId::as_str)),
         ContextKey::OnBehalfOf => context.on_behalf_of.as_ref().map(|user| {
             RestrictedExpression::new_entity_uid(uid(vocabulary.principal(user.kind()), user.id().as_str()))
         }),
         ContextKey::Now => Some(vocabulary.datetime(context.now)),
-        ContextKey::ToolName => named(context.tool_name.as_ref().map(ToolName::as_str)),
-        ContextKey::SkillId => named(context.skill_id.as_ref().map(SkillId::as_str)),
-        ContextKey::Capabilities => {
-            let all: Option<Vec<_>> = context.capabilities.iter().map(|&one| vocabulary.capability(one)).collect();
-            known(all.map(RestrictedExpression::new_set))?
-        }
-        ContextKey::Workspace => context
-            .workspace
-            .as_ref()
-            .map(|name| RestrictedExpression::new_entity_uid(uid(&vocabulary.workspace, name.as_str()))),
         ContextKey::Process => {
             context.process.as_ref().map(|process| process_record(vocabulary, process)).transpose()?
         }
-        ContextKey::Port => context.port.map(|port| RestrictedExpression::new_long(i64::from(port))),
-        ContextKey::Posture => known(vocabulary.posture(context.posture))?,
-        ContextKey::Tier => context.tier.map(|tier| known(vocabulary.tier(tier))).transpose()?.flatten(),
-        ContextKey::Egress => context.egress.map(|mode| known(vocabulary.egress(mode))).transpose()?.flatten(),
-        ContextKey::AllowSensitiveTools => bool(facts.allow_sensitive_tools()),
-        ContextKey::SensitiveAction => bool(facts.sensitive_action()),
-        ContextKey::Allowlisted => bool(facts.allowlisted()),
-        ContextKey::PrincipalAuthorized => bool(facts.principal_authorized()),
-        ContextKey::ChannelAuthorized => bool(facts.channel_authorized()),
-        ContextKey::RunsPalyra => bool(facts.runs_palyra()),
-        ContextKey::TouchesState => bool(facts.touches_state()),
+        _ => return Err(missing(key.as_str())),
     })
 }
 

@@ -12,17 +12,18 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use cedar_policy::{Authorizer, Response};
+use cedar_policy::{Authorizer, PolicySet, Request, Response};
 use palyra_types::{Action, Resource};
 
 use crate::{
     cedar_request::{CedarRequest, RequestError},
     decision::{CallDecision, Cause, Decision, EvaluationFailure, PartDecision, PolicyInfo, Verdict},
-    demand::ContextKey,
     facts::ProcessFacts,
     problem::LoadError,
+    question::Question,
     request::{CallRequest, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch},
     set::Snapshot,
+    slice::Slice,
     source::SourceFile,
 };
 
@@ -142,22 +143,43 @@ impl Snapshot {
 
     fn evaluate(&self, request: &CedarRequest<'_>) -> Result<(Verdict, Cause), RequestError> {
         let slice = self.index.slice(request, |position| self.entry(position));
+        let question = Question::of(&request.facts(), slice.demands);
+        if let Some(answer) = question.as_ref().and_then(|question| slice.answers.to(question)) {
+            return Ok(answer);
+        }
+        let answer = self.authorize(request, &slice)?;
+        if let Some(question) = question {
+            slice.answers.keep(question, answer.clone());
+        }
+        Ok(answer)
+    }
+
+    /// Puts a request to Cedar.
+    fn authorize(&self, request: &CedarRequest<'_>, slice: &Slice) -> Result<(Verdict, Cause), RequestError> {
         let entities = request.entities(slice.demands)?;
         let context = request.context(slice.demands)?;
-        let answer = |approved: bool| -> Result<Answer, RequestError> {
-            let question = request.with_approved(&context, approved)?;
-            let response = Authorizer::new().is_authorized(&question, &slice.set, &entities);
-            Ok(Answer {
-                allowed: response.decision() == cedar_policy::Decision::Allow,
-                reasons: self.reasons(&response),
-                failures: self.failures(&response),
-            })
+        let ask =
+            |set: &PolicySet, question: &Request| self.said(&Authorizer::new().is_authorized(question, set, &entities));
+        // What does not look at `context.approved` says the same in both cases, and is asked once.
+        let Some(open) = &slice.open else {
+            return Ok(conclude(ask(&slice.settled, &request.within(context)?).answer(), None));
         };
-        let unapproved = answer(false)?;
-        // If nothing in the slice looks at `context.approved`, the second answer is the first.
-        let asks = slice.demands.contains(ContextKey::Approved) && unapproved.failures.is_empty();
-        let approved = if asks { Some(answer(true)?) } else { None };
+        let settled = ask(&slice.settled, &request.within(context.clone())?);
+        let unapproved = ask(open, &request.with_approved(context.clone(), false)?).with(&settled).answer();
+        let approved = match unapproved.failures.is_empty() {
+            true => Some(ask(open, &request.with_approved(context, true)?).with(&settled).answer()),
+            false => None,
+        };
         Ok(conclude(unapproved, approved))
+    }
+
+    fn said(&self, response: &Response) -> Said {
+        let (reasons, failures) = (self.reasons(response), self.failures(response));
+        let (permits, forbids) = match response.decision() {
+            cedar_policy::Decision::Allow => (reasons, Vec::new()),
+            cedar_policy::Decision::Deny => (Vec::new(), reasons),
+        };
+        Said { permits, forbids, failures }
     }
 
     fn reasons(&self, response: &Response) -> Vec<Arc<PolicyInfo>> {
@@ -180,6 +202,33 @@ impl Snapshot {
             .collect();
         failures.sort_unstable_by(|a, b| a.policy.id.cmp(&b.policy.id));
         failures
+    }
+}
+
+/// What some policies say. Where one forbids, Cedar does not tell which others permit, and it does not matter.
+struct Said {
+    permits: Vec<Arc<PolicyInfo>>,
+    forbids: Vec<Arc<PolicyInfo>>,
+    failures: Vec<EvaluationFailure>,
+}
+
+impl Said {
+    /// What these and others say together.
+    fn with(mut self, others: &Self) -> Self {
+        self.permits.extend_from_slice(&others.permits);
+        self.forbids.extend_from_slice(&others.forbids);
+        self.failures.extend_from_slice(&others.failures);
+        self.permits.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        self.forbids.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        self.failures.sort_unstable_by(|a, b| a.policy.id.cmp(&b.policy.id));
+        self
+    }
+
+    /// One forbid outweighs every permit, and without a permit nothing is allowed.
+    fn answer(self) -> Answer {
+        let Self { permits, forbids, failures } = self;
+        let allowed = forbids.is_empty() && !permits.is_empty();
+        Answer { allowed, reasons: if forbids.is_empty() { permits } else { forbids }, failures }
     }
 }
 

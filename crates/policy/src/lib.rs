@@ -47,6 +47,7 @@ pub mod format;
 mod literal_lint;
 pub mod near_miss;
 pub mod problem;
+mod question;
 pub mod request;
 pub mod set;
 mod slice;

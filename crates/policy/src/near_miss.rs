@@ -39,7 +39,7 @@ pub struct NearMiss {
 
 /// The permits that came closest, closest first.
 pub(crate) fn find(set: &Snapshot, request: &CedarRequest<'_>) -> Vec<NearMiss> {
-    let question = request.context(Demands::ALL).and_then(|context| request.with_approved(&context, true));
+    let question = request.context(Demands::ALL).and_then(|context| request.with_approved(context, true));
     let (Ok(question), Ok(entities)) = (question, request.entities(Demands::ALL)) else { return Vec::new() };
     let mut misses: Vec<(u32, NearMiss)> = set
         .policies

@@ -18,7 +18,11 @@ use cedar_policy::{
     ActionConstraint, EntityTypeName, EntityUid, Policy, PolicySet, PrincipalConstraint, ResourceConstraint,
 };
 
-use crate::{cedar_request::CedarRequest, demand::Demands};
+use crate::{
+    cedar_request::CedarRequest,
+    demand::{ContextKey, Demands},
+    question::Answers,
+};
 
 /// Most policies that kept slices may hold together. Beyond it a slice is built for each request, which is slower and just as right.
 const MAX_CACHED_POLICIES: usize = 65_536;
@@ -40,9 +44,26 @@ struct Cache {
 
 /// The policies that can matter for a request.
 pub(crate) struct Slice {
-    pub(crate) set: PolicySet,
-    /// What they look at. If that is not `context.approved`, one evaluation says it all.
+    /// Those that do not look at `context.approved`: what they say, they say once.
+    pub(crate) settled: PolicySet,
+    /// Those that do, if there are any.
+    pub(crate) open: Option<PolicySet>,
+    /// What all of them look at.
     pub(crate) demands: Demands,
+    /// What they answered.
+    pub(crate) answers: Answers,
+}
+
+impl Slice {
+    /// All of them in one set.
+    pub(crate) fn together(&self) -> Option<PolicySet> {
+        let open = self.open.iter().flat_map(PolicySet::policies);
+        PolicySet::from_policies(self.settled.policies().chain(open).cloned()).ok()
+    }
+
+    fn size(&self) -> usize {
+        self.settled.num_of_policies() + self.open.as_ref().map_or(0, PolicySet::num_of_policies)
+    }
 }
 
 /// What one policy brings to the index.
@@ -117,7 +138,7 @@ impl SliceIndex {
         let slice = Arc::new(self.assemble(&files, entry));
         let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         // A slice of no policies still takes room.
-        let policies = cache.policies + slice.set.num_of_policies() + 1;
+        let policies = cache.policies + slice.size() + 1;
         if policies <= MAX_CACHED_POLICIES
             && cache.slices.insert(files.into_boxed_slice(), Arc::clone(&slice)).is_none()
         {
@@ -147,11 +168,18 @@ impl SliceIndex {
         let members: BTreeSet<usize> =
             files.iter().filter_map(|&file| self.contents.get(file as usize)).flatten().copied().collect();
         let entries: Vec<_> = members.iter().filter_map(|&position| entry(position)).collect();
-        Slice {
-            demands: entries.iter().fold(Demands::NONE, |demands, entry| demands.and(entry.demands)),
-            // INVARIANT: ids are unique in a snapshot, so a set of its static policies can always be made. Were it not so, the
-            // empty set would deny.
-            set: PolicySet::from_policies(entries.iter().map(|entry| entry.policy.clone())).unwrap_or_default(),
+        let demands = entries.iter().fold(Demands::NONE, |demands, entry| demands.and(entry.demands));
+        let (open, settled): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| entry.demands.contains(ContextKey::Approved));
+        let set =
+            |entries: &[Entry<'_>]| PolicySet::from_policies(entries.iter().map(|entry| entry.policy.clone())).ok();
+        // INVARIANT: ids are unique in a snapshot, so a set of its static policies can always be made. Were it not so, none of the slice
+        // would count, and the empty set denies.
+        match (set(&settled), set(&open)) {
+            (Some(settled), Some(set)) => {
+                Slice { settled, open: (!open.is_empty()).then_some(set), demands, answers: Answers::default() }
+            }
+            _ => Slice { settled: PolicySet::new(), open: None, demands, answers: Answers::default() },
         }
     }
 }

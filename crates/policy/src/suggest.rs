@@ -96,11 +96,11 @@ fn permits(set: &Snapshot, cedar: &CedarRequest<'_>, text: &str) -> Option<()> {
         return None;
     }
     let slice = set.index.slice(cedar, |position| set.entry(position));
-    let mut together = slice.set.clone();
+    let mut together = slice.together()?;
     together.add(rule).ok()?;
     let (context, entities) = (cedar.context(Demands::ALL).ok()?, cedar.entities(Demands::ALL).ok()?);
     let allowed = [false, true].into_iter().all(|approved| {
-        cedar.with_approved(&context, approved).is_ok_and(|question| {
+        cedar.with_approved(context.clone(), approved).is_ok_and(|question| {
             let response = Authorizer::new().is_authorized(&question, &together, &entities);
             response.decision() == cedar_policy::Decision::Allow && response.diagnostics().errors().next().is_none()
         })

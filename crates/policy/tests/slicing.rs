@@ -6,8 +6,9 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use palyra_types::{Action, Resource};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
-use support::{Oracle, Outcome, cases, engine, policies, questions};
+use support::{Oracle, Outcome, cases, engine, policies, questions, questions::Question};
 
 /// Questions that are put to each set; loading a set costs more than asking it.
 const QUESTIONS: usize = 24;
@@ -28,6 +29,59 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(cases(32))]
+
+    #[test]
+    fn an_answer_that_was_given_before_is_taken_for_the_same_question_only(
+        set in policies::sets(40),
+        asked in prop::collection::vec(questions::question(), 2..6),
+    ) {
+        let engine = engine(&set).unwrap();
+        let oracle = Oracle::new(&set);
+        let tool = Resource::parse("tool:process.run").unwrap();
+        let about_tools = asked.into_iter().map(|mut question| {
+            question.request.resource = tool.clone();
+            question.request.action = Action::ToolExecute;
+            question.context.tool_name = None;
+            question
+        });
+        let about_tools: Vec<_> = about_tools.collect();
+        for (one, other) in about_tools.iter().zip(about_tools.iter().cycle().skip(1)) {
+            // Each is asked, then asked again with one thing changed, and then once more as it was.
+            for change in CHANGES {
+                let mut changed = one.clone();
+                change(&mut changed, other);
+                for question in [one, &changed, one, &changed] {
+                    let decision = engine.decide(&question.request, &question.context, &question.config);
+                    prop_assert_eq!(Outcome::of(&decision), oracle.outcome(question), "{:#?}", question);
+                }
+            }
+        }
+    }
+}
+
+/// Takes over one thing from another question.
+const CHANGES: &[fn(&mut Question, &Question)] = &[
+    |one, other| one.request.principal = other.request.principal.clone(),
+    |one, other| one.config = other.config.clone(),
+    |one, other| one.context.device_id.clone_from(&other.context.device_id),
+    |one, other| one.context.channel.clone_from(&other.context.channel),
+    |one, other| one.context.session_id = other.context.session_id,
+    |one, other| one.context.run_id = other.context.run_id,
+    |one, other| one.context.token_id.clone_from(&other.context.token_id),
+    |one, other| one.context.on_behalf_of.clone_from(&other.context.on_behalf_of),
+    |one, other| one.context.now = other.context.now,
+    |one, other| one.context.skill_id.clone_from(&other.context.skill_id),
+    |one, other| one.context.capabilities.clone_from(&other.context.capabilities),
+    |one, other| one.context.workspace.clone_from(&other.context.workspace),
+    |one, other| one.context.process.clone_from(&other.context.process),
+    |one, other| one.context.port = other.context.port,
+    |one, other| one.context.posture = other.context.posture,
+    |one, other| one.context.tier = other.context.tier,
+    |one, other| one.context.egress = other.context.egress,
+];
 
 #[test]
 fn the_generated_questions_reach_every_outcome() {

@@ -20,7 +20,7 @@ use super::{
     read,
 };
 use crate::{
-    tool::{HostPort, IntendError, Intent, Opened, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
+    tool::{HostPort, IntendError, Intent, Look, Opened, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
     workspace::{Kind, Workspace},
 };
 
@@ -76,18 +76,31 @@ impl Tool for ProcessRun {
         &self.0
     }
 
+    fn glances(&self) -> bool {
+        true
+    }
+
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
         let Args { command, cwd, env, stdin, timeout_seconds, tier, egress_hosts } = read(args)?;
         check_words(&command)?;
         check_environment(&env)?;
         let hosts = egress_hosts.iter().map(|text| read_host(text)).collect::<Result<BTreeSet<_>, _>>()?;
         let workspace = place.workspace()?;
-        let cwd = workspace.resolve(cwd.as_deref().unwrap_or("."))?.directory()?;
+        if cwd.is_some() {
+            place.whole()?;
+        }
+        let cwd = match place.look {
+            Look::Glance => workspace.root().clone(),
+            Look::Whole => workspace.resolve(cwd.as_deref().unwrap_or("."))?.directory()?,
+        };
         let mut words = command.into_iter();
         let argv0 = words.next().ok_or(IntendError::NoProgram)?;
         let args: Vec<String> = words.collect();
         let program = Program::find(&argv0, &cwd, place)?;
         let runs_other_code = program.names().any(|name| is_interpreter(name) || is_launcher(name));
+        if runs_other_code {
+            place.whole()?;
+        }
         let mut scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { BTreeMap::new() };
         scripts.extend(program.interpreters.into_iter().map(|script| (script.path.clone(), script)));
         let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port)).collect();

@@ -8,10 +8,14 @@ use std::{fs, io::Read, os::unix::fs::MetadataExt, path::Path};
 
 use palyra_sandbox::{Executable, LARGEST_PROGRAM, ProgramFile, SandboxProcessRunErrorKind, is_changeable};
 use palyra_types::{AbsolutePath, RunningDigest, Sha256Digest};
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2},
+    io::Errno,
+};
 
 use crate::{
-    tool::{IntendError, Place, Script, SearchPath},
-    workspace::{Workspace, WorkspaceError, open_regular},
+    tool::{IntendError, Look, Place, Script},
+    workspace::{Workspace, WorkspaceError, open_regular, path_of},
 };
 
 /// A program that was found.
@@ -35,8 +39,9 @@ impl Program {
             return Err(IntendError::NoProgram);
         }
         if !name.contains('/') {
-            return Self::search(name, place.programs, workspace);
+            return Self::search(name, place);
         }
+        place.whole()?;
         let path = if name.starts_with('/') { AbsolutePath::parse(name)? } else { cwd.join(name)? };
         let real = real_path(&path).ok_or_else(|| WorkspaceError::Absent(name.to_owned()))?;
         if workspace.is_hidden(&real) {
@@ -52,12 +57,22 @@ impl Program {
         Self::pin(path, real, opened, workspace)
     }
 
-    fn search(name: &str, programs: &SearchPath, workspace: &Workspace) -> Result<Self, IntendError> {
+    fn search(name: &str, place: &Place<'_>) -> Result<Self, IntendError> {
+        let (programs, workspace) = (place.programs, place.workspace()?);
+        if !programs.is_roots_alone() {
+            place.whole()?;
+        }
         for directory in programs.directories() {
             let path = match name {
                 "." | ".." => break,
                 _ => directory.join(name)?,
             };
+            if place.look == Look::Glance {
+                match Self::glance(&path, workspace)? {
+                    Some(found) => return Ok(found),
+                    None => continue,
+                }
+            }
             let opened = match Executable::open(&path) {
                 Err(error) if error.kind == SandboxProcessRunErrorKind::ProgramNotFound => continue,
                 // What cannot be opened now is refused when it is to run.
@@ -73,6 +88,22 @@ impl Program {
         }
         let searched: Vec<&str> = programs.directories().iter().map(AbsolutePath::as_str).collect();
         Err(IntendError::ProgramNotFound { name: name.to_owned(), searched: searched.join(":") })
+    }
+
+    /// The program at a path of the system by its names alone, if there is one: enough for policy, not to run it.
+    fn glance(path: &AbsolutePath, workspace: &Workspace) -> Result<Option<Self>, IntendError> {
+        match real_program(path) {
+            Ok(None) => Ok(None),
+            // What is odd about it, the whole tells.
+            Err(_) => Err(IntendError::TakesLonger),
+            Ok(Some(real)) if workspace.is_hidden(&real) || real.is_within(workspace.root()) => {
+                Err(IntendError::TakesLonger)
+            }
+            Ok(Some(real)) => {
+                let leads_to = (*path != real).then_some(real);
+                Ok(Some(Self { path: path.clone(), leads_to, sha256: None, interpreters: Vec::new(), opened: None }))
+            }
+        }
     }
 
     fn pin(
@@ -141,6 +172,21 @@ pub(super) fn digest_of(source: impl Read, limit: u64) -> std::io::Result<Option
     }
     // The reader's own limit is used up only if there was more.
     Ok((source.limit() > 0).then(|| running.finish()))
+}
+
+/// Where the program at a path really is, if there is anything; an error if that is odd.
+fn real_program(path: &AbsolutePath) -> Result<Option<AbsolutePath>, WorkspaceError> {
+    let odd = |errno| WorkspaceError::from_errno(path.as_str(), errno);
+    let resolve = ResolveFlags::NO_MAGICLINKS;
+    let entry = match openat2(CWD, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.map_err(odd)?,
+    };
+    let status = fstat(&entry).map_err(odd)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || status.st_mode & 0o111 == 0 {
+        return Err(odd(Errno::ACCESS));
+    }
+    path_of(&entry, path.as_str()).map(Some)
 }
 
 fn real_path(path: &AbsolutePath) -> Option<AbsolutePath> {

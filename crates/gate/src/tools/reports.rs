@@ -37,4 +37,8 @@ impl Tool for ToolReport {
     fn intend(&self, _: &JsonObject, _: &Place<'_>) -> Result<Intent, IntendError> {
         Ok(Intent { touches: Vec::new(), work: Work::Report { about: self.about } })
     }
+
+    fn glances(&self) -> bool {
+        true
+    }
 }

@@ -20,7 +20,7 @@ use super::{
     files::{FileError, Heed, OutputCaps, perform},
 };
 use crate::{
-    tool::{FileWork, Intent, Place, ProcessWork, SearchPath, Work},
+    tool::{FileWork, Intent, Look, Place, ProcessWork, SearchPath, Work},
     workspace::Workspace,
 };
 
@@ -72,7 +72,7 @@ impl Lab {
 
     fn intend(&self, tool: &str, args: Value) -> Result<Intent, String> {
         let args = JsonObject::try_from_value(args, Limits::default()).unwrap();
-        let place = Place { workspace: Some(&self.workspace), programs: &self.programs };
+        let place = Place { workspace: Some(&self.workspace), programs: &self.programs, look: Look::Whole };
         self.registry.intend(&ToolName::parse(tool).unwrap(), &args, &place).map_err(|error| error.to_string())
     }
 

@@ -4,7 +4,10 @@
 //!
 //! Guarantees: whoever commits alone waits for nobody; a batch waits for others only as long as they come, and never for long.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
 use super::{
     answers::Asker,
@@ -30,6 +33,10 @@ struct More<'a> {
     enough: usize,
     /// When to wait no longer.
     until: Instant,
+    /// How many are about to commit.
+    coming: &'a AtomicUsize,
+    /// Until when they are waited for.
+    patience: Instant,
 }
 
 impl<'a> Batch<'a> {
@@ -38,9 +45,11 @@ impl<'a> Batch<'a> {
         Self { chunks: vec![vec![ready]], askers: Vec::new(), then: None, more: None }
     }
 
-    /// A batch of what waits, and of what comes while that is applied, until it is this much.
-    pub(super) fn begin(jobs: &'a Outlet, enough: usize) -> Self {
-        let more = More { jobs, enough: enough.min(LARGEST), until: Instant::now() + LONGEST_WAIT };
+    /// A batch of what waits, and of what comes while that is applied, until it is this much. Those who are about to come are waited for
+    /// until a time.
+    pub(super) fn begin(jobs: &'a Outlet, enough: usize, (coming, patience): (&'a AtomicUsize, Instant)) -> Self {
+        let until = Instant::now() + LONGEST_WAIT;
+        let more = More { jobs, enough: enough.min(LARGEST), until, coming, patience };
         let mut batch = Self { chunks: Vec::new(), askers: Vec::new(), then: None, more: Some(more) };
         batch.take(jobs);
         batch
@@ -60,10 +69,17 @@ impl<'a> Batch<'a> {
     pub(super) fn gather(&mut self) -> bool {
         let Some(more) = self.more.filter(|_| self.then.is_none()) else { return false };
         let wanted = more.enough.saturating_sub(self.askers.len());
-        if wanted == 0 {
+        if wanted > 0 {
+            more.jobs.linger(wanted.min(CHUNK), more.until);
+            if self.take(more.jobs) {
+                return true;
+            }
+        }
+        let coming = more.coming.load(Ordering::Relaxed).min(LARGEST.saturating_sub(self.askers.len()));
+        if coming == 0 || self.then.is_some() {
             return false;
         }
-        more.jobs.linger(wanted.min(CHUNK), more.until);
+        more.jobs.await_until(coming.min(CHUNK), more.patience);
         self.take(more.jobs)
     }
 
@@ -109,6 +125,15 @@ mod tests {
         *,
     };
 
+    static NONE: AtomicUsize = AtomicUsize::new(0);
+
+    /// Nobody is about to come.
+    fn nobody() -> (&'static AtomicUsize, Instant) {
+        (&NONE, Instant::now() + LONG)
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
     fn put(inlet: &Inlet, count: usize) {
         for _ in 0..count {
             inlet.put(Job::Commit((Ready { records: Vec::new(), changes: Vec::new() }, question().0))).unwrap();
@@ -119,7 +144,7 @@ mod tests {
     fn whoever_commits_alone_waits_for_nobody() {
         let (inlet, outlet) = queue();
         put(&inlet, 1);
-        let mut batch = Batch::begin(&outlet, 1);
+        let mut batch = Batch::begin(&outlet, 1, nobody());
         assert_eq!((batch.gather(), batch.len()), (false, 1));
         // What comes while it is applied is for the next one.
         put(&inlet, 1);
@@ -130,7 +155,7 @@ mod tests {
     fn a_batch_takes_along_what_comes_while_it_is_applied() {
         let (inlet, outlet) = queue();
         put(&inlet, 2);
-        let mut batch = Batch::begin(&outlet, 4);
+        let mut batch = Batch::begin(&outlet, 4, nobody());
         put(&inlet, 1);
         assert_eq!((batch.gather(), batch.len()), (true, 3));
         put(&inlet, 5);
@@ -147,7 +172,7 @@ mod tests {
     fn a_batch_ends_where_nobody_comes_or_something_else_does() {
         let (inlet, outlet) = queue();
         put(&inlet, 1);
-        let mut batch = Batch::begin(&outlet, 1_000);
+        let mut batch = Batch::begin(&outlet, 1_000, nobody());
         assert!(!batch.gather());
         put(&inlet, 1);
         inlet.put(Job::Close).unwrap();
@@ -158,10 +183,34 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_waits_for_those_who_are_about_to_come_and_not_for_ever() {
+        let (inlet, outlet) = queue();
+        put(&inlet, 1);
+        let coming = AtomicUsize::new(1);
+        let mut batch = Batch::begin(&outlet, 1, (&coming, Instant::now() + LONG));
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            put(&inlet, 1);
+            inlet
+        });
+        assert_eq!((batch.gather(), batch.len()), (true, 2));
+        let inlet = late.join().unwrap();
+        coming.store(0, Ordering::Relaxed);
+        assert!(!batch.gather());
+        // One who never comes is not waited for beyond the time that was given.
+        coming.store(1, Ordering::Relaxed);
+        put(&inlet, 1);
+        let begun = Instant::now();
+        let mut batch = Batch::begin(&outlet, 1, (&coming, begun + Duration::from_millis(40)));
+        assert!(!batch.gather());
+        assert!(begun.elapsed() >= Duration::from_millis(40) && begun.elapsed() < LONG);
+    }
+
+    #[test]
     fn a_batch_is_no_larger_than_the_largest() {
         let (inlet, outlet) = queue();
         put(&inlet, LARGEST + 5);
-        let mut batch = Batch::begin(&outlet, usize::MAX);
+        let mut batch = Batch::begin(&outlet, usize::MAX, nobody());
         assert_eq!((batch.gather(), batch.len(), outlet.len()), (false, LARGEST, 5));
     }
 }

@@ -28,7 +28,11 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -60,7 +64,9 @@ use crate::{
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
     state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
-    store::{ApprovalQuery, CommitError, Committed, Event, Heading, JournalStore, Later, ReadError, Transaction},
+    store::{
+        Announced, ApprovalQuery, CommitError, Committed, Event, Heading, JournalStore, Later, ReadError, Transaction,
+    },
     trouble::Trouble,
 };
 
@@ -82,6 +88,8 @@ pub struct SqliteJournal {
     load: Arc<Load>,
     events: broadcast::Sender<Arc<Vec<Event>>>,
     trouble: SharedTrouble,
+    /// How many are about to commit something.
+    coming: Arc<AtomicUsize>,
     /// For what is read at once.
     reader: Mutex<Reader>,
     /// For what may take long.
@@ -126,6 +134,7 @@ impl SqliteJournal {
         let (events, _) = broadcast::channel(BACKLOG);
         let (trouble, load) = (Arc::new(RwLock::new(None)), Arc::new(Load::default()));
         let ((jobs, outlet), (errands, requests)) = (queue(), mpsc::channel());
+        let coming = Arc::<AtomicUsize>::default();
         let parts = Parts {
             path,
             node,
@@ -136,6 +145,7 @@ impl SqliteJournal {
             trouble: Arc::clone(&trouble),
             keeper: errands.clone(),
             load: Arc::clone(&load),
+            coming: Arc::clone(&coming),
             segment_bytes: keeping.rotation.segment_bytes,
         };
         let mut writer = Writer::new(parts, open);
@@ -159,7 +169,21 @@ impl SqliteJournal {
             thread("palyra-keeper", move || keeper.run(&requests))?,
         ]);
         let directory = directory.to_owned();
-        Ok(Self { directory, node, key, jobs, errands, load, events, trouble, reader, scanner, threads, _lock: lock })
+        Ok(Self {
+            directory,
+            node,
+            key,
+            jobs,
+            errands,
+            load,
+            events,
+            trouble,
+            coming,
+            reader,
+            scanner,
+            threads,
+            _lock: lock,
+        })
     }
 
     /// Where the journal is.
@@ -235,6 +259,10 @@ impl JournalStore for SqliteJournal {
             sent?;
             question.answer().await
         })
+    }
+
+    fn announce(&self) -> Announced {
+        Announced::among(&self.coming)
     }
 
     fn trouble(&self) -> Option<Trouble> {

@@ -105,6 +105,18 @@ impl Outlet {
         }
     }
 
+    /// Waits until this many jobs are there, but not beyond this time.
+    pub(super) fn await_until(&self, wanted: usize, until: Instant) {
+        let mut state = self.0.lock();
+        while !state.has(wanted) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return;
+            }
+            state = self.0.sleep(state, wanted, Some(left));
+        }
+    }
+
     /// How many jobs wait.
     pub(super) fn len(&self) -> usize {
         self.0.lock().jobs.len()

@@ -6,7 +6,11 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, RwLock, atomic::Ordering, mpsc::Sender},
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
     time::{Duration, Instant},
 };
 
@@ -58,6 +62,10 @@ pub(super) struct Writer {
     outage: Option<Outage>,
     /// How many commit at the same time, as the last batch showed.
     crowd: usize,
+    /// How many are about to.
+    coming: Arc<AtomicUsize>,
+    /// Until when the next batch waits for them.
+    patience: Instant,
     /// The bytes in the write-ahead log, about, since the keeper was told of it.
     logged: u64,
     /// Those of the last batch who do not know yet what came of it.
@@ -74,7 +82,7 @@ struct Outage {
 impl Writer {
     /// A writer for a journal that is open.
     pub(super) fn new(parts: Parts, open: Open) -> Self {
-        let Parts { path, node, key, clock, entropy, events, trouble, keeper, load, segment_bytes } = parts;
+        let Parts { path, node, key, clock, entropy, events, trouble, keeper, load, coming, segment_bytes } = parts;
         let durable = (open.head.tree.size(), open.head.last);
         let database = open.database();
         let (open, outage, crowd) = (Some(open), None, 1);
@@ -94,6 +102,8 @@ impl Writer {
             durable,
             outage,
             crowd,
+            coming,
+            patience: Instant::now(),
             logged: 0,
             untold: Untold::default(),
         }
@@ -117,7 +127,8 @@ impl Writer {
             }
             // While nothing can be written, it is tried again and again, whether anybody asks or not.
             jobs.wait(self.outage.as_ref().map(|_| RETRY));
-            match self.commit(Batch::begin(jobs, self.crowd), jobs) {
+            let coming = Arc::clone(&self.coming);
+            match self.commit(Batch::begin(jobs, self.crowd, (&coming, self.patience)), jobs) {
                 Some(Job::Maintain(work)) => {
                     self.untold.tell();
                     work(&mut self);
@@ -134,7 +145,11 @@ impl Writer {
         if batch.len() == 0 && self.outage.is_none() {
             return batch.end().1;
         }
+        let begun = Instant::now();
         let written = self.write(&mut batch);
+        let now = Instant::now();
+        // At most half the time is spent on writing, as long as many commit: what is written together is written sooner.
+        self.patience = now + now.duration_since(begun).min(LONGEST_PATIENCE);
         // Those who were in this batch may come back together, as may those who came meanwhile.
         self.crowd = batch.len().max(jobs.len());
         let refused = batch.len();
@@ -316,11 +331,15 @@ pub(super) struct Parts {
     pub(super) trouble: SharedTrouble,
     pub(super) keeper: Sender<Errand>,
     pub(super) load: Arc<Load>,
+    pub(super) coming: Arc<AtomicUsize>,
     pub(super) segment_bytes: u64,
 }
 
 /// How often writing is tried again while it does not work.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How long a batch waits for those who are about to commit, at most.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// What a commit adds to the write-ahead log beside its records, about: the page of the head, and that of the newest records once more.
 const COMMIT_BYTES: u64 = 8_192;

@@ -5,7 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use palyra_types::{HostName, Sha256Digest, json::canonical_of};
 
 use super::*;
-use crate::tool::Script;
+use crate::{
+    tool::{IntendError, Script},
+    tools::CallError,
+};
 
 fn make_executable(lab: &Lab, name: &str) {
     fs::set_permissions(lab.inside(name), fs::Permissions::from_mode(0o755)).unwrap();
@@ -183,4 +186,62 @@ fn the_working_directory_is_real_and_inside() {
     assert!(
         lab.process(json!({"command": ["ls"], "cwd": "real/x"})).unwrap_err().ends_with("is a file, not a directory")
     );
+}
+
+fn looked_at(lab: &Lab, programs: &SearchPath, look: Look, (tool, args): (&str, Value)) -> Result<Intent, CallError> {
+    let args = JsonObject::try_from_value(args, Limits::default()).unwrap();
+    let place = Place { workspace: Some(&lab.workspace), programs, look };
+    lab.registry.intend(&ToolName::parse(tool).unwrap(), &args, &place)
+}
+
+fn of_the_system() -> SearchPath {
+    SearchPath::new(["/usr/local/nowhere", "/usr/bin", "/bin"].map(|path| absolute(Path::new(path))).to_vec())
+}
+
+#[test]
+fn a_glance_tells_policy_what_the_whole_would() {
+    let (lab, programs) = (Lab::new(), of_the_system());
+    for args in [
+        json!({ "command": ["ls", "-l"] }),
+        json!({ "command": ["cat", "a b", "\u{202e}"], "env": { "A": "b" }, "egress_hosts": ["example.org:443"] }),
+        // In most systems a link that leads elsewhere.
+        json!({ "command": ["awk", "BEGIN{}"] }),
+        json!({ "command": ["vi"] }),
+    ] {
+        let whole = looked_at(&lab, &programs, Look::Whole, ("process.run", args.clone()));
+        let glance = looked_at(&lab, &programs, Look::Glance, ("process.run", args.clone()));
+        match (whole, glance) {
+            (_, Err(CallError::Intend(IntendError::TakesLonger))) => {}
+            (Err(whole), Err(glance)) => assert_eq!(glance, whole, "{args}"),
+            (Ok(whole), Ok(glance)) => {
+                let process = |intent: &Intent| match &intent.work {
+                    Work::Process(work) => work.process(),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!((&glance.touches, process(&glance)), (&whole.touches, process(&whole)), "{args}");
+            }
+            (whole, glance) => panic!("{args}: {whole:?}, at a glance {glance:?}"),
+        }
+    }
+    let found = looked_at(&lab, &programs, Look::Glance, ("process.run", json!({ "command": ["ls"] })));
+    assert!(found.is_ok(), "{found:?}");
+    let missing = looked_at(&lab, &programs, Look::Glance, ("process.run", json!({ "command": ["no-such-thing"] })));
+    assert!(matches!(missing, Err(CallError::Intend(IntendError::ProgramNotFound { .. }))), "{missing:?}");
+}
+
+#[test]
+fn a_glance_looks_at_nothing_that_others_than_root_can_make_slow() {
+    let (lab, programs) = (Lab::new(), of_the_system());
+    lab.write("sub/script.sh", "echo");
+    let takes_longer = |programs: &SearchPath, tool, args: Value| {
+        let looked = looked_at(&lab, programs, Look::Glance, (tool, args.clone()));
+        assert_eq!(looked, Err(CallError::Intend(IntendError::TakesLonger)), "{args}");
+    };
+    takes_longer(&programs, "process.run", json!({ "command": ["ls"], "cwd": "sub" }));
+    takes_longer(&programs, "process.run", json!({ "command": ["./script.sh"] }));
+    takes_longer(&programs, "process.run", json!({ "command": ["/usr/bin/ls"] }));
+    takes_longer(&programs, "process.run", json!({ "command": ["sh", "sub/script.sh"] }));
+    takes_longer(&programs, "fs.read", json!({ "path": "sub/script.sh" }));
+    // Anybody can put something there.
+    takes_longer(&lab.programs, "process.run", json!({ "command": ["ls"] }));
 }
