@@ -40,6 +40,3 @@ pub const DEFAULT_LOCAL: &str = "127.0.0.1:7717";
 
 /// Where the control listener is unless the configuration says otherwise.
 pub const DEFAULT_CONTROL: &str = "127.0.0.1:7718";
-
-/// Where the local listener is unless the configuration says otherwise, as an address.
-pub const DEFAULT_LOCAL_URL: &str = "http://127.0.0.1:7717";

@@ -79,7 +79,7 @@ enum Command {
     Demo(commands::demo::DemoArgs),
     /// See real decisions being made, and how they explain themselves. Needs no daemon.
     Tour,
-    /// Tell whether a daemon is running here.
+    /// Tell whether the daemon of this state directory is running.
     Status(commands::status::StatusArgs),
 }
 

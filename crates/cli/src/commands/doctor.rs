@@ -7,7 +7,7 @@ use std::{
 };
 
 use palyra_api::health::{Check, CheckState};
-use palyra_client::{Client, Endpoint};
+use palyra_client::Client;
 use palyra_daemon::{Installation, certificate::valid_until, environment};
 use palyra_types::{Clock, StateHome, clock::SystemClock};
 use serde::Serialize;
@@ -126,11 +126,11 @@ fn policies(found: &Installation) -> Check {
     }
 }
 
-/// What the daemon says about itself, if one is there.
+/// What the daemon of this installation says about itself, if it is there. Nobody else is listened to.
 fn daemon(found: &Installation) -> Option<Vec<Check>> {
-    let endpoint = Endpoint::parse(&format!("http://{}", found.local())).ok()?;
+    let client = Client::control(found.control(), found.certificate()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let readiness = runtime.block_on(Client::local(endpoint).readiness()).ok()?;
+    let readiness = runtime.block_on(client.readiness()).ok()?;
     Some(readiness.checks)
 }
 
