@@ -124,7 +124,6 @@ fn run_passes_bytes_and_codes_through_in_the_working_directory() {
     palyra(&lab, &["run", "--yes", "--", "grep", "-q", "nothing", "bytes"]).expect(1);
     let said = palyra(&lab, &["run", "--yes", "--", "ls", "/nonexistent"]).expect(2);
     assert!(said.err.contains("No such file"), "{}", said.err);
-    palyra(&lab, &["run", "--yes", "--timeout", "1", "--", "sleep", "60"]).expect(124);
     let said = palyra(&lab, &["run", "--yes", "--env", "LAB=é", "--", "printenv", "LAB"]).expect(0);
     assert_eq!(said.out, "é\n");
 
@@ -132,6 +131,58 @@ fn run_passes_bytes_and_codes_through_in_the_working_directory() {
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     cat.stdin.take().unwrap().write_all("zwölf\n".as_bytes()).unwrap();
     assert_eq!(ended(cat).expect(0).out, "zwölf\n");
+}
+
+#[test]
+fn run_names_the_limit_that_it_has_hit_and_where_that_is_set() {
+    let lab = DaemonPlan::default().config("[sandbox.limits]\nwall_ms = 2000\noutput_bytes = 100").start();
+    let said = palyra(&lab, &["run", "--yes", "--timeout", "1", "--", "sleep", "60"]).expect(124);
+    assert!(said.err.ends_with("palyra: timed_out: its limit is 1000 ms, which `--timeout` set\n"), "{}", said.err);
+    let configured = "palyra: timed_out: its limit is 2000 ms, which `wall_ms` under [sandbox.limits] in config.toml";
+    for args in [&["run", "--yes", "--", "sleep", "60"][..], &["run", "--yes", "--timeout", "60", "--", "sleep", "60"]]
+    {
+        let said = palyra(&lab, args).expect(124);
+        assert!(said.err.contains(configured), "{}", said.err);
+    }
+
+    fs::write(lab.workspace().join("long"), "x".repeat(150)).unwrap();
+    let limit = "only the first 100 of 150 bytes were kept; the limit is `output_bytes` under [sandbox.limits]";
+    let said = palyra(&lab, &["run", "--yes", "--", "cat", "long"]).expect(0);
+    assert_eq!(said.out, "x".repeat(100));
+    assert!(said.err.contains(&format!("\npalyra: stdout: {limit}")), "{}", said.err);
+    let id =
+        palyra(&lab, &["--json", "run", "--yes", "--", "cat", "long"]).expect(0).json()["data"]["call"]["id"].clone();
+    let said = palyra(&lab, &["journal", "show", id.as_str().unwrap()]).expect(0);
+    assert!(said.out.contains(&format!("    … {limit}")), "{}", said.out);
+}
+
+#[test]
+fn run_says_when_input_is_not_passed_on_and_never_waits_for_it() {
+    let lab = DaemonLab::new();
+    let told = "palyra: standard input is not passed on to the program; `--stdin` does that\n";
+    fs::write(lab.workspace().join("some"), "input").unwrap();
+    fs::write(lab.workspace().join("none"), "").unwrap();
+    let file = |name: &str| fs::File::open(lab.workspace().join(name)).unwrap();
+    let run = |args: &[&str], stdin: Stdio| Said::of(command(&lab, args).stdin(stdin).output().unwrap());
+    let said = run(&["run", "--yes", "--", "cat"], file("some").into()).expect(0);
+    assert_eq!((said.out.as_str(), said.err.matches(told).count()), ("", 1), "{}", said.err);
+    for (args, stdin) in [
+        (&["run", "--yes", "--stdin", "--", "cat"][..], file("some").into()),
+        (&["--json", "run", "--yes", "--", "cat"], file("some").into()),
+        (&["run", "--yes", "--", "cat"], file("none").into()),
+        (&["run", "--yes", "--", "cat"], Stdio::null()),
+    ] {
+        let said = run(args, stdin).expect(0);
+        assert!(!said.err.contains(told), "{args:?}: {}", said.err);
+    }
+    let mut piped = command(&lab, &["run", "--yes", "--", "sleep", "1"]);
+    let mut piped = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = piped.stdin.take().unwrap();
+    pipe.write_all(b"late").unwrap();
+    // The pipe stays open, so whoever read it to its end would wait for ever.
+    let said = Said::of(piped.wait_with_output().unwrap()).expect(0);
+    drop(pipe);
+    assert_eq!(said.err.matches(told).count(), 1, "{}", said.err);
 }
 
 #[test]

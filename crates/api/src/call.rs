@@ -1,5 +1,7 @@
 //! Calls: what is proposed, and what came of it.
 
+use std::time::Duration;
+
 use palyra_types::{
     AbsolutePath, Sha256Digest, Timestamp, ToolName, WorkspaceName,
     id::{ApprovalId, CallId, RunId, SessionId},
@@ -191,6 +193,13 @@ impl Receipt {
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         self.number("signal")
+    }
+
+    /// How long it ran.
+    #[must_use]
+    pub fn ran(&self) -> Duration {
+        let ran = self.attestation.get("times").and_then(|times| times.get("ran_us")?.as_u64());
+        Duration::from_micros(ran.unwrap_or_default())
     }
 
     fn text(&self, key: &str) -> Option<&str> {

@@ -67,6 +67,14 @@ pub(crate) fn bytes(stream: &Stream) -> Vec<u8> {
     }
 }
 
+/// How much of a stream was kept, and where that is set. What is left of a run's budget may be less than a call may keep.
+pub(crate) fn kept(kept: u64, total: u64) -> String {
+    format!(
+        "only the first {kept} of {total} bytes were kept; the limit is `output_bytes` under [sandbox.limits] in config.toml, \
+         or under [budget] for a whole run"
+    )
+}
+
 /// How a process ended, in words.
 pub(crate) fn ending(receipt: &Receipt) -> String {
     let how = match (receipt.exit_code(), receipt.signal()) {
@@ -121,7 +129,8 @@ pub(crate) fn output(output: Option<&Output>, terminal: &Terminal) {
                 };
                 block(name, &text, terminal);
                 if stream.truncated {
-                    terminal.out(format!("    … of {} bytes, the rest was not kept", stream.total));
+                    let kept = u64::try_from(bytes(stream).len()).unwrap_or(u64::MAX);
+                    terminal.out(format!("    … {}", self::kept(kept, stream.total)));
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::{
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Ended, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput,
+    Aftermath, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput,
     SandboxProcessRunError, SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
 };
 use palyra_types::{
@@ -246,7 +246,7 @@ async fn run_process(
     }
     let aftermath = Some(running.aftermath());
     let outcome = running.outcome().await;
-    let (ending, detail) = ending(outcome.ended);
+    let (ending, detail) = ending(outcome.ended, &plan.limits);
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
     Executed {
         ending,
@@ -276,10 +276,10 @@ async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopCause>>) -> StopCau
     }
 }
 
-fn ending(ended: Ended) -> (Ending, Option<String>) {
+fn ending(ended: Ended, limits: &Limits) -> (Ending, Option<String>) {
     match ended {
         Ended::Exited(_) | Ended::Signalled(_) => (Ending::Completed, None),
-        Ended::WallClock => (Ending::TimedOut, None),
+        Ended::WallClock => (Ending::TimedOut, Some(format!("its limit is {} ms", limits.wall_ms))),
         Ended::Deadline => (Ending::BudgetSpent, None),
         Ended::ProcessLimit => (Ending::LimitExceeded, Some("it had more processes than its plan allows".to_owned())),
         Ended::Cancelled(cause) => (Ending::Cancelled, Some(stopped(cause).to_owned())),

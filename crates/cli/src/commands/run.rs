@@ -4,16 +4,18 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Read, Write},
+    io::{self, IsTerminal, Read, Write},
+    time::Duration,
 };
 
 use clap::Args;
 use palyra_api::{
     ErrorDetail,
-    call::{Call, NewCall, Output},
+    call::{Call, NewCall, Output, Receipt},
 };
 use palyra_client::Which;
 use palyra_types::{ToolName, visible::visible};
+use rustix::io::ioctl_fionread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -36,10 +38,10 @@ pub(crate) struct RunArgs {
     /// Say yes to this call if it asks.
     #[arg(long)]
     yes: bool,
-    /// Pass standard input on to the program, all of it, as UTF-8.
+    /// Pass standard input on to the program, all of it, as UTF-8. Without this it is left alone.
     #[arg(long)]
     stdin: bool,
-    /// How long it may run.
+    /// How long it may run, if that is less than the configuration says.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
     /// A variable for the program. Can be given again.
@@ -70,13 +72,17 @@ pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
     let call = NewCall { directory: Some(absolute(None)?), ..NewCall::new(tool, args.arguments()?) };
     let client = owner()?;
     let answering = if args.yes { Answering::Yes } else { Answering::Person };
+    let mut unread = Unread::new(args.stdin || terminal.json);
+    unread.tell(terminal);
     let mut live = Live::new(terminal.json);
     let followed = block_on(async {
         let follow = Follow::propose(&client, &client, (&call, None), answering, terminal).await?;
         follow.finish(&mut |which, offset, bytes| live.piece(which, offset, bytes)).await
     });
+    // Whoever writes into a pipe may have been slower than this.
+    unread.tell(terminal);
     match followed {
-        Ok(Followed::Over(call)) => over(call, &mut live, terminal),
+        Ok(Followed::Over(call)) => over(call, args, &mut live, terminal),
         Ok(Followed::Refused(error)) => refused(error, terminal),
         Ok(Followed::Interrupted) => {
             terminal.talk("withdrawn");
@@ -135,7 +141,7 @@ fn unusable(what: &str, cause: &str) -> Failure {
     Failure::new(Exit::Usage, "usage", format!("{what} cannot be used"), cause, help)
 }
 
-fn over(call: Box<Call>, live: &mut Live, terminal: &Terminal) -> Outcome {
+fn over(call: Box<Call>, args: &RunArgs, live: &mut Live, terminal: &Terminal) -> Outcome {
     let exit = exit(&call);
     if terminal.json {
         terminal.document("run", Report { exit_code: exit.code(), call: Some(call), error: None });
@@ -145,14 +151,26 @@ fn over(call: Box<Call>, live: &mut Live, terminal: &Terminal) -> Outcome {
         for (which, stream) in [(Which::Stdout, stdout), (Which::Stderr, stderr)] {
             let kept = outcome::bytes(stream);
             if let Some(missing) = live.rest(which, &kept, stream.total) {
-                terminal.talk(format!("palyra: {missing} bytes of {} were not kept", name(which)));
+                let kept = outcome::kept(stream.total.saturating_sub(missing), stream.total);
+                terminal.talk(format!("palyra: {}: {kept}", name(which)));
             }
         }
     }
     if let Some(receipt) = call.receipt.as_ref().filter(|receipt| receipt.ending() != "completed") {
-        terminal.talk(format!("palyra: {}", outcome::ending(receipt)));
+        let advice = if receipt.ending() == "timed_out" { timeout_advice(args.timeout, receipt) } else { "" };
+        terminal.talk(format!("palyra: {}{advice}", outcome::ending(receipt)));
     }
     Ok(exit)
+}
+
+/// Which limit a program has hit that ran for too long.
+fn timeout_advice(asked: Option<u32>, receipt: &Receipt) -> &'static str {
+    match asked {
+        // It was given the time that was asked for; else the configuration gave it less.
+        Some(seconds) if receipt.ran() >= Duration::from_secs(seconds.into()) => ", which `--timeout` set",
+        Some(_) => ", which `wall_ms` under [sandbox.limits] in config.toml sets; `--timeout` cannot make it longer",
+        None => ", which `wall_ms` under [sandbox.limits] in config.toml sets; `--timeout` makes it shorter",
+    }
 }
 
 fn refused(error: Box<ErrorDetail>, terminal: &Terminal) -> Outcome {
@@ -179,6 +197,27 @@ const fn name(which: Which) -> &'static str {
     match which {
         Which::Stdout => "stdout",
         Which::Stderr => "stderr",
+    }
+}
+
+/// Standard input that nobody passes on, which is told once.
+struct Unread {
+    told: bool,
+}
+
+impl Unread {
+    const fn new(told: bool) -> Self {
+        Self { told }
+    }
+
+    /// Says that it is not passed on, if there is something in it. Never waits for it.
+    fn tell(&mut self, terminal: &Terminal) {
+        let stdin = io::stdin();
+        // A device such as /dev/null has no count; a terminal has one, of what a person types for somebody else.
+        if !self.told && !stdin.is_terminal() && ioctl_fionread(&stdin).is_ok_and(|waiting| waiting > 0) {
+            self.told = true;
+            terminal.talk("palyra: standard input is not passed on to the program; `--stdin` does that");
+        }
     }
 }
 
