@@ -467,6 +467,29 @@ fn a_refusal_explains_itself() {
 }
 
 #[test]
+fn what_is_not_there_is_answered_with_the_command_that_lists_what_is() {
+    let lab = DaemonLab::new();
+    let unknown = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    for (args, command) in [
+        (&["journal", "show", "99999"][..], "`palyra journal tail`"),
+        (&["journal", "prove", "99999"], "`palyra journal tail`"),
+        (&["journal", "show", unknown], "`palyra journal tail`"),
+        (&["explain", unknown], "`palyra journal tail`"),
+        (&["approvals", "show", unknown], "`palyra approvals list`"),
+        (&["approvals", "approve", unknown], "`palyra approvals list`"),
+        (&["grants", "end", unknown], "`palyra grants list`"),
+        (&["posture", "clear", "fs.read"], "`palyra posture list`"),
+        (&["call", "fs.lost", "--workspace", "lab"], "`palyra tools`"),
+        (&["call", "fs.list", "--workspace", "lost"], "`palyra workspaces`"),
+        (&["call", "fs.list", "--workspace", "lab", "--run", unknown], "leave --run out"),
+    ] {
+        let said = palyra(&lab, args).expect(1);
+        let help = said.err.lines().find(|line| line.starts_with("help: ")).unwrap_or_default();
+        assert!(help.contains(command) && !help.contains("/openapi.json") && !help.contains("/api/"), "{}", said.err);
+    }
+}
+
+#[test]
 fn a_journal_is_verified_without_a_daemon_and_a_changed_one_is_told() {
     let mut lab = DaemonLab::new();
     palyra(&lab, &["call", "fs.list", "--workspace", "lab"]).expect(0);

@@ -62,10 +62,33 @@ impl Failure {
             (Some(call), _) if exit == Exit::Denied => {
                 format!("why, and what would change it: `palyra explain {call}`")
             }
-            (_, help) => help.clone().unwrap_or_default(),
+            (_, help) => match command_about(&error.code) {
+                Some(command) => command.to_owned(),
+                None => help.clone().unwrap_or_default(),
+            },
         };
         let failure = Self::new(exit, "refused", what, "", "");
         Self { code: error.code.clone().into(), cause: shown_block(&error.message), help, call: error.call, ..failure }
+    }
+}
+
+impl Failure {
+    /// The same with other advice, if it is about this code: a command knows best what was asked for.
+    #[must_use]
+    pub(crate) fn advised(self, code: &str, help: &str) -> Self {
+        if self.code == code { Self { help: help.to_owned(), ..self } } else { self }
+    }
+}
+
+/// What to type about a refusal where the daemon's own advice is for those who speak HTTP, or for agents.
+fn command_about(code: &str) -> Option<&'static str> {
+    match code {
+        "not_found" => Some("`palyra journal tail` shows the last records, and which calls they are about"),
+        "bad_request" => Some("`--help` says what this command takes"),
+        "unknown_tool" => Some("`palyra tools` lists them"),
+        "unknown_run" => Some("name a run that was opened with the same credential, or leave --run out"),
+        "no_posture" => Some("`palyra posture list` shows what is set"),
+        _ => None,
     }
 }
 

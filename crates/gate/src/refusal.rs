@@ -162,7 +162,7 @@ impl Refusal {
         match self {
             Self::Call(error) => error.advice().to_owned(),
             Self::UnknownWorkspace(_) => {
-                "add it to `config.toml` as [[workspace]], or name one that is there".to_owned()
+                "name one that `palyra workspaces` lists, or add it to `config.toml` as [[workspace]]".to_owned()
             }
             Self::Denied(decision) => denied(decision),
             // The weakest plan is the one that came closest.

@@ -60,7 +60,7 @@ async fn end(client: &Client, text: &str, terminal: &Terminal) -> Outcome {
         Ok(id) => id,
         Err(_) => find(client, &text).await?,
     };
-    client.end_grant(id).await?;
+    client.end_grant(id).await.map_err(|error| Failure::from(error).advised("unknown_approval", LIST))?;
     if terminal.json {
         terminal.document("grant.ended", serde_json::json!({ "id": id }));
     } else {
@@ -79,8 +79,9 @@ async fn find(client: &Client, text: &str) -> Result<ApprovalId, Failure> {
         [id] => Ok(*id),
         other => {
             let cause = format!("{} grants have an id that begins or ends with `{text}`", other.len());
-            let help = "`palyra grants list` shows them; give at least 4 characters";
-            Err(Failure::new(Exit::Failure, "not_found", "no such grant", cause, help))
+            Err(Failure::new(Exit::Failure, "not_found", "no such grant", cause, LIST))
         }
     }
 }
+
+const LIST: &str = "`palyra grants list` shows them; at least 4 characters of an id are enough";
