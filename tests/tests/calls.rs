@@ -88,7 +88,8 @@ async fn a_shell_is_refused_before_anybody_is_asked_where_only_tier_b_can_run() 
     );
     assert_eq!(
         refused.advice(),
-        "call the program itself instead of a shell, or use a tier that contains interpreters"
+        "call the program itself instead of a shell, or let tier b, which contains nothing, run interpreters: \
+         `tier_b_interpreters = \"allow\"` under [sandbox] in config.toml"
     );
     assert_eq!(lab.read("x"), None);
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use palyra_sandbox::{
-    EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunner,
+    EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
+    SandboxProcessRunner,
 };
 use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
 use serde::{Deserialize, Serialize};
@@ -247,6 +248,13 @@ impl Unfit {
             UnfitReason::WeakerThanAsked => "ask for a weaker tier",
             UnfitReason::NotHere => "let `palyra doctor` say why the tier is missing",
             UnfitReason::CannotEnforceEgress => "give tier b the egress mode `preflight` or `none` under [sandbox]",
+            UnfitReason::Refused(SandboxProcessRunError {
+                kind: SandboxProcessRunErrorKind::InterpreterDenied,
+                ..
+            }) => {
+                "call the program itself instead of a shell, or let tier b, which contains nothing, run interpreters: \
+                 `tier_b_interpreters = \"allow\"` under [sandbox] in config.toml"
+            }
             UnfitReason::Refused(error) => error.advice(),
         }
     }
