@@ -73,6 +73,7 @@ async function hostileContent() {
     policy: asked.policies[0]?.id ?? '', 'its place': asked.policies[0]?.location ?? '', digest: asked.digest,
     'the command line': `palyra approvals approve ${asked.id}`, 'the clock': 'Answer within',
   })) check(`the card shows ${name}`, text.includes(part), part);
+  same('and why it asks once', text.split(asked.policies[0]?.why).length - 1, 1);
   const cut = await card(page, asked).evaluate((root) => [...root.querySelectorAll('.whole, .whole *')].filter((each) => {
     const look = getComputedStyle(each);
     return look.textOverflow === 'ellipsis' || look.overflow !== 'visible' || look.webkitLineClamp !== 'none' || look.display === 'none' || look.visibility !== 'visible';

@@ -250,6 +250,9 @@ fn a_question_is_shown_whole_and_answered_by_a_part_of_its_id() {
     ] {
         assert!(shown.contains(line), "{line}\n{shown}");
     }
+    let why = "the tool is allowlisted and a person is asked each time";
+    assert_eq!(shown.matches(why).count(), 1, "{shown}");
+    assert!(shown.contains(&format!("  asks because  {why}\n                baseline.execute-ask (")), "{shown}");
     assert!(palyra(&lab, &["approvals", "list"]).expect(0).out.contains(&id));
     palyra(&lab, &["approvals", "show", "XX"]).expect(1);
     let said = palyra(&lab, &["approvals", "approve", &id[20..], "--session"]).expect(0);

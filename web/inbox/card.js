@@ -211,7 +211,7 @@ function whole(approval) {
     absent(approval.files) ? undefined : part('Files', json(approval.files)),
     given === undefined ? undefined : part(command ? 'Also given' : 'Arguments', json(given)),
     part('Risk', risk(approval.risk.level), list(approval.risk.reasons, 'reasons')),
-    part('Why it asks', exact(approval.reason), policies(approval.policies)),
+    part('Why it asks', ...why(approval)),
     fact('Asked by', exact(approval.principal), ...(absent(approval.on_behalf_of) ? [] : [' for ', exact(approval.on_behalf_of)]),
       approval.waiting === 'accepted' ? ', and goes on without its caller' : ', who waits'),
     fact('Workspace', absent(approval.workspace) ? 'none' : exact(approval.workspace)),
@@ -255,6 +255,14 @@ function unsaid({ args, command }) {
 /** @param {unknown} variables */
 function sorted(variables) {
   return Object.entries(/** @type {object} */ (variables ?? {})).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/**
+ * What each policy says. The reason itself is shown where none of them is named in it.
+ * @param {Approval} approval
+ */
+function why({ reason, policies: behind }) {
+  return [...(behind.some((policy) => reason.includes(`[${policy.id}]`)) ? [] : [exact(reason)]), policies(behind)];
 }
 
 /** @param {PolicyRef[]} behind */

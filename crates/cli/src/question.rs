@@ -39,10 +39,7 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     for reason in &approval.risk.reasons {
         page.more(&shown(reason));
     }
-    page.field("asks because", &shown(&approval.reason));
-    for policy in &approval.policies {
-        page.policy(policy);
-    }
+    page.reason(approval);
     page.clocks(approval);
     page.field("digest", &approval.digest.to_string());
     page.lines
@@ -221,11 +218,18 @@ impl Page<'_> {
         self.field("runs at most", &duration(plan.wall_ms));
     }
 
-    fn policy(&mut self, policy: &PolicyRef) {
-        let place = (self.paint)(DIM, &format!("({})", visible(&policy.location)));
-        self.more(&format!("{} {place}", (self.paint)(BOLD, &visible(&policy.id))));
-        if let Some(why) = &policy.why {
-            self.more(&format!("  {}", visible(why)));
+    /// Why a person is asked: what each policy says. The reason itself is shown where none of them is named in it.
+    fn reason(&mut self, approval: &Approval) {
+        let mut title = "asks because";
+        let named = |policy: &PolicyRef| approval.reason.contains(&format!("[{}]", policy.id));
+        if !approval.policies.iter().any(named) {
+            self.field(std::mem::take(&mut title), &shown(&approval.reason));
+        }
+        for policy in &approval.policies {
+            let why = policy.why.as_deref().map_or_else(|| "the policy gives no `@why`".to_owned(), visible);
+            self.field(std::mem::take(&mut title), &why);
+            let place = (self.paint)(DIM, &format!("({})", visible(&policy.location)));
+            self.more(&format!("{} {place}", (self.paint)(BOLD, &visible(&policy.id))));
         }
     }
 
