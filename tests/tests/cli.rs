@@ -500,6 +500,11 @@ fn a_journal_is_verified_without_a_daemon_and_a_changed_one_is_told() {
     palyra(&lab, &["call", "fs.list", "--workspace", "lab"]).expect(0);
     let said = palyra(&lab, &["journal", "tail", "-n", "2"]).expect(0);
     assert_eq!(said.out.lines().count(), 2, "{}", said.out);
+    palyra(&lab, &["run", "--yes", "--", "uname", "-s"]).expect(0);
+    let said = palyra(&lab, &["journal", "tail"]).expect(0).out;
+    let line = |kind: &str| said.lines().rfind(|line| line.contains(kind)).unwrap();
+    assert!(line("tool.proposed").ends_with("  tool process.run: uname -s"), "{said}");
+    assert!(line("tool.decided").ends_with("  verdict ask"), "{said}");
     let proof = palyra(&lab, &["--json", "journal", "prove", "2"]).expect(0).json();
     assert_eq!(proof["data"]["record"]["seq"], 2);
     palyra(&lab, &["journal", "prove", "99999"]).expect(1);

@@ -9,7 +9,7 @@ use palyra_api::{
 };
 use palyra_client::Client;
 use palyra_types::{Timestamp, visible::visible};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::sleep,
@@ -127,7 +127,7 @@ fn line(seq: u64, time: Timestamp, kind: &str, (about, gist): (Option<&str>, &st
 
 /// A few words of what a record says; `palyra journal show` shows all of it.
 fn gist(body: &Value) -> String {
-    let words = ["tool", "verdict", "state", "ending", "by", "code", "origin"];
+    let words = ["tool", "verdict", "state", "ending", "by", "code", "refused", "origin"];
     let find = |key: &str| {
         let nested = ["proposal", "decision", "answer", "attestation", "prompt"];
         body.get(key)
@@ -140,5 +140,60 @@ fn gist(body: &Value) -> String {
     let attested = attested.and_then(|line| serde_json::from_str::<Value>(line).ok());
     let ending = attested.as_ref().and_then(|attested| attested.get("ending")?.as_str());
     let ending = ending.map(|ending| format!("ending {}", visible(ending)));
-    words.iter().filter_map(|key| find(key)).chain(ending).collect::<Vec<_>>().join(", ")
+    let gist = words.iter().filter_map(|key| find(key)).chain(ending).collect::<Vec<_>>().join(", ");
+    match body.get("args").and_then(Value::as_object) {
+        Some(args) if !args.is_empty() => format!("{gist}: {}", shortened(&proposed(args))),
+        _ => gist,
+    }
+}
+
+/// What was proposed: the words of a command, else the arguments by name, the path first.
+fn proposed(args: &Map<String, Value>) -> String {
+    let word = |value: &Value| match value.as_str() {
+        // A word that could be taken for several, or for none, has its ends shown.
+        Some(text) if text.is_empty() || text.contains([' ', '"']) => format!("\"{}\"", visible(text)),
+        Some(text) => visible(text),
+        None => visible(&value.to_string()),
+    };
+    if let Some(command) = args.get("command").and_then(Value::as_array) {
+        return command.iter().map(word).collect::<Vec<_>>().join(" ");
+    }
+    let (path, others): (Vec<_>, Vec<_>) = args.iter().partition(|(name, _)| *name == "path");
+    let named = path.into_iter().chain(others).map(|(name, value)| format!("{}={}", visible(name), word(value)));
+    named.collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of a text that takes a line of its own where it is shown whole.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// How many characters of what was proposed are shown.
+const MOST_SHOWN: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_proposal_says_what_was_proposed_in_one_short_and_visible_line() {
+        let run =
+            |command: Value| gist(&json!({ "tool": "process.run", "args": { "command": command, "cwd": "src" } }));
+        assert_eq!(run(json!(["git", "log", "-1"])), "tool process.run: git log -1");
+        assert_eq!(
+            run(json!(["echo", "two words", "", "\u{202e}\n"])),
+            "tool process.run: echo \"two words\" \"\" <U+202E><U+000A>"
+        );
+        assert_eq!(run(json!(["echo", "x".repeat(100)])), format!("tool process.run: echo {}…", "x".repeat(75)));
+        let write = json!({ "tool": "fs.write", "args": { "content": "a b", "path": "notes" } });
+        assert_eq!(gist(&write), "tool fs.write: path=notes content=\"a b\"");
+        assert_eq!(gist(&json!({ "tool": "fs.list", "args": { "depth": 1 } })), "tool fs.list: depth=1");
+        assert_eq!(gist(&json!({ "tool": "fs.list", "args": {} })), "tool fs.list");
+        assert_eq!(gist(&json!({ "refused": "no_sandbox", "reason": "none" })), "refused no_sandbox");
+    }
 }
