@@ -615,6 +615,19 @@ fn status_is_ok_for_the_own_daemon_and_tells_it_from_anybody_elses() {
 }
 
 #[test]
+fn doctor_tells_what_is_on_disk_from_what_is_in_force() {
+    let lab = DaemonLab::new();
+    let report = palyra(&lab, &["--json", "doctor"]).expect(0).json();
+    let mut names: Vec<&str> =
+        report["data"]["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"policy files") && names.contains(&"policies"), "{names:?}");
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "every check has a name of its own: {names:?}");
+}
+
+#[test]
 fn the_demo_is_real_for_root_and_for_an_ordinary_user() {
     for lab in [DaemonLab::new(), DaemonPlan::default().ordinary_user().start()] {
         let said = palyra(&lab, &["demo"]).expect(0);

@@ -121,8 +121,8 @@ fn policies(found: &Installation) -> Check {
     let loaded =
         found.config().policies(&found.home().policies()).and_then(|sources| palyra_policy::Snapshot::load(&sources));
     match loaded {
-        Ok(set) => good("policies", format!("{} policies are sound", set.policies().len())),
-        Err(error) => bad("policies", error.to_string(), "`palyra policy check` shows what is wrong"),
+        Ok(set) => good("policy files", format!("{} policies are sound", set.policies().len())),
+        Err(error) => bad("policy files", error.to_string(), "`palyra policy check` shows what is wrong"),
     }
 }
 
