@@ -19,8 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use palyra_api::approval::{Approve, Scope};
 use palyra_client::Client;
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no, yes};
 use serde_json::Value;
 
 /// What a command came to.
@@ -225,6 +226,27 @@ fn run_without_a_terminal_waits_for_somebody_else_and_an_interrupt_withdraws_it(
     // Whoever withdraws a call is not refused anything.
     let said = palyra(&lab, &["why"]);
     assert!(!said.out.contains("its caller is gone"), "{}", said.out);
+}
+
+#[test]
+fn a_standing_approval_that_is_used_is_told_with_the_command_that_ends_it() {
+    let lab = DaemonLab::new();
+    let running = spawn(&lab, &["run", "--", "uname"]);
+    let id = wait(async {
+        let owner = lab.owner();
+        let question = asked(&owner, 1).await.remove(0);
+        owner.approve(question.id, &Approve { scope: Scope::Session, ..yes(&question) }).await.unwrap();
+        question.id.to_string()
+    });
+    let told = format!("a standing approval of user:owner covers this call; `palyra grants end {id}` ends it\n");
+    let said = ended(running).expect(0);
+    assert!(!said.err.contains("standing approval"), "whoever was asked knows: {}", said.err);
+    let said = palyra(&lab, &["run", "--", "uname"]).expect(0);
+    assert_eq!((said.out.as_str(), said.err), ("Linux\n", told));
+    assert_eq!(palyra(&lab, &["call", "fs.list", "--workspace", "lab"]).expect(0).err, "", "policy allows it itself");
+    palyra(&lab, &["grants", "end", &id]).expect(0);
+    let said = palyra(&lab, &["run", "--yes", "--", "uname"]).expect(0);
+    assert!(said.err.starts_with("approved once"), "{}", said.err);
 }
 
 #[test]

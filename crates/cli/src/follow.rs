@@ -1,12 +1,17 @@
 //! Proposes a call and follows it to its end: what it prints as it comes, and the questions about it, wherever they are answered.
 //!
-//! Guarantees: who interrupts this hangs up, which withdraws the call.
+//! Guarantees: who interrupts this hangs up, which withdraws the call; a standing approval that is used in place of a question is told.
 
 use std::io;
 
 use palyra_api::{ErrorDetail, Event, approval::Approval, call::Call, call::NewCall};
 use palyra_client::{Client, IdempotencyKey, Proposed, Told, Which};
-use palyra_types::id::CallId;
+use palyra_types::{
+    Principal,
+    id::{ApprovalId, CallId},
+};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -51,6 +56,8 @@ pub(crate) struct Follow<'a> {
     interrupt: Signal,
     keyboard: Option<Keyboard>,
     asking: Option<(Approval, Prompt)>,
+    /// Whether somebody was asked about this call.
+    was_asked: bool,
     /// What stood at the terminal before the next question.
     before: Before,
 }
@@ -74,7 +81,8 @@ impl<'a> Follow<'a> {
             Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
         })?;
         let stream = proposer.propose_stream(call, key).await?;
-        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard: None, asking: None, before: Before::Done })
+        let (keyboard, asking, was_asked, before) = (None, None, false, Before::Done);
+        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard, asking, was_asked, before })
     }
 
     /// Follows the call to its end.
@@ -122,7 +130,14 @@ impl<'a> Follow<'a> {
 
     async fn happened(&mut self, event: &Event) -> Result<(), Failure> {
         match (event.kind.as_str(), event.call_id) {
-            ("approval.requested", Some(call)) => self.asked(call).await,
+            ("approval.requested", Some(call)) => {
+                self.was_asked = true;
+                self.asked(call).await
+            }
+            ("tool.started", _) if !self.was_asked => {
+                self.covered(&event.data);
+                Ok(())
+            }
             ("approval.resolved", _) => {
                 if let (Some((approval, _)), Some(keyboard)) = (self.asking.take(), &mut self.keyboard) {
                     self.before = Before::Another;
@@ -132,6 +147,17 @@ impl<'a> Follow<'a> {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Says by whose answer a call runs that nobody was asked about, and how that ends.
+    fn covered(&self, started: &Value) {
+        let Some(approver) = started.get("approver") else { return };
+        let by = approver.get("by").and_then(|by| Principal::deserialize(by).ok());
+        let id = approver.get("approval").and_then(|id| ApprovalId::deserialize(id).ok());
+        if let (Some(by), Some(id)) = (by, id) {
+            self.terminal
+                .talk(format!("a standing approval of {by} covers this call; `palyra grants end {id}` ends it"));
         }
     }
 
