@@ -46,6 +46,30 @@ fn a_port_that_is_taken_keeps_it_from_starting() {
 }
 
 #[test]
+fn a_first_start_that_finds_no_port_leaves_nothing_behind() {
+    let (lab, root) = (DaemonPlan::default().make(), tempfile::tempdir().unwrap());
+    let squatter = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = squatter.local_addr().unwrap().to_string();
+    for (program_name, args) in [("palyra", &["up"][..]), ("palyrad", &[])] {
+        let mut first = lab.command(&program(program_name));
+        // In the home directory a workspace would be made, too.
+        first
+            .args(args)
+            .current_dir(root.path())
+            .env("HOME", root.path())
+            .env_remove("PALYRA_HOME")
+            .env_remove("XDG_DATA_HOME");
+        let local = lab.local().to_string();
+        first.env("PALYRA_LISTEN__LOCAL", local).env("PALYRA_LISTEN__CONTROL", &taken);
+        let told = first.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("the port at {taken} cannot be had")), "{said}");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "{program_name}");
+    }
+}
+
+#[test]
 fn a_second_daemon_on_the_same_state_does_not_start() {
     let lab = DaemonLab::new();
     let said = refused(&lab);

@@ -327,8 +327,8 @@ impl StartError {
             Self::Installation(error) => error.advice(),
             Self::Certificate(error) => error.advice().to_owned(),
             Self::Port { address, .. } => format!(
-                "another daemon may be running (`palyra status`), or another program has {address}; \
-                 choose other ports under [listen] in config.toml"
+                "another daemon may be running (`palyra status`), or another program has {address}; choose other ports \
+                 under [listen] in config.toml, which `palyra init` makes"
             ),
             Self::Journal(trouble) => trouble.advice().to_owned(),
             Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),

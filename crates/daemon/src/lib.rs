@@ -51,4 +51,4 @@ pub mod streams;
 pub use config::{Config, environment};
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
-pub use start::{ServeError, serve, serve_with};
+pub use start::{ServeError, ports_are_free, serve, serve_with};

@@ -1,13 +1,13 @@
 //! From the environment to a daemon that serves, for `palyrad` and `palyra up`.
 
-use std::{env, io, sync::Arc};
+use std::{env, io, net::TcpListener, sync::Arc};
 
 use palyra_types::{
     AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy, home::NoHome,
 };
 
 use crate::{
-    config::environment,
+    config::{Config, environment},
     daemon::{Daemon, StartError},
     installation::{Installation, InstallationError},
     log,
@@ -32,6 +32,7 @@ pub fn serve_with(
     ready: impl FnOnce(&Daemon),
 ) -> Result<(), ServeError> {
     let home = StateHome::find(|name| env::var_os(name))?;
+    ports_are_free(&home)?;
     let made = (clock.as_ref(), entropy.as_ref());
     let installation = Installation::make(&home, workspace, environment(), made)?;
     log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
@@ -45,6 +46,19 @@ pub fn serve_with(
         daemon.run().await;
         Ok(())
     })
+}
+
+/// Looks whether a daemon on this state directory could have its ports, before anything is made: whoever cannot start leaves nothing behind.
+/// The ports are taken for good when the daemon starts.
+///
+/// # Errors
+/// When a port is taken, or what is configured makes no sense.
+pub fn ports_are_free(home: &StateHome) -> Result<(), ServeError> {
+    let listen = Config::read(home, environment()).map_err(InstallationError::from)?.listen;
+    for address in [listen.control, listen.local] {
+        TcpListener::bind(address).map_err(|error| StartError::Port { address, error: error.to_string() })?;
+    }
+    Ok(())
 }
 
 /// Enough to use the machine, and few enough to leave it to what calls run.

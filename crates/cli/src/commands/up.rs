@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use palyra_daemon::{Daemon, Installation, ServeError, environment, serve_with};
+use palyra_daemon::{Daemon, Installation, ServeError, environment, ports_are_free, serve_with};
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy};
 use serde::Serialize;
 
@@ -29,6 +29,9 @@ pub(crate) struct UpArgs {
 
 /// Starts the daemon and serves until it is told to stop.
 pub(crate) fn up(args: &UpArgs, terminal: &Terminal) -> Outcome {
+    let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
+    // Not even a workspace is made for a daemon that cannot start.
+    ports_are_free(&home).map_err(|error| refused(&error))?;
     let workspace = workspace(args)?;
     let served = serve_with(workspace.as_ref(), Arc::new(SystemClock::new()), Arc::new(SystemEntropy), |daemon| {
         welcome(daemon, terminal);
