@@ -1,5 +1,9 @@
 //! How much is at stake in a call, with the reasons.
 //!
+//! What counts is what the call could do behind the walls that its plan has, not what the program is usually for: `find`, `sort` and
+//! `git log` read, and also write or start programs when an argument or a file of the workspace says so. A list of programs that only read
+//! would be a guess, and a person would trust it. So every program in tier B, which contains nothing, is at least high.
+//!
 //! Does not: decide anything. It tells a person where to look.
 
 use std::collections::BTreeSet;
@@ -24,9 +28,9 @@ words! {
         Low = "low",
         /// Something in the workspace is changed.
         Medium = "medium",
-        /// A program runs that is contained, or something is sent.
+        /// A program runs that nothing contains, or that can run anything inside its sandbox; or something may be sent.
         High = "high",
-        /// A program runs that is not contained, and could do anything the daemon's user can.
+        /// A program runs that can run anything, and nothing contains it; or secrets are seen.
         Critical = "critical",
     }
 }
