@@ -104,10 +104,13 @@ async function denying() {
   const { asked, outcome } = await question(['echo', 'no']);
   await card(page, asked).focus();
   await until('the card rests', () => button(page, asked, 'deny').isEnabled());
-  await page.keyboard.press('D');
+  await page.keyboard.press('Shift+D');
   await page.keyboard.type('use the staging host; a, r and d are letters here');
   same('letters in a text field answer nothing', (await waiting()).map((each) => each.id), [asked.id]);
-  await card(page, asked).locator('.form [data-does="deny"]').click();
+  same('the buttons name the keys that do the same', [
+    await card(page, asked).locator('.form [data-does="deny"] kbd').innerText(), await button(page, asked, 'tell').locator('kbd').innerText(),
+  ], ['Ctrl+Enter', 'Shift+D']);
+  await page.keyboard.press('Control+Enter');
   const { status, said } = await outcome;
   same('a denial is a refusal by a person', [status, said.error?.code], [403, 'denied_by_person']);
   check('its message reaches the agent', JSON.stringify(said).includes('use the staging host'), said);
@@ -126,6 +129,8 @@ async function keys() {
   await page.keyboard.press('a');
   await page.keyboard.press('d');
   same('a key without a focused card answers nothing', (await waiting()).length, 2);
+  // While the pointer is on the list, no card is moved, so none has to rest again.
+  await page.mouse.move(640, 400);
   await page.keyboard.press('j');
   await page.keyboard.press('j');
   const where = () => page.evaluate(() => [document.activeElement?.id, Math.round(document.activeElement?.getBoundingClientRect().top ?? 0), scrollY]);
@@ -154,6 +159,47 @@ async function keys() {
   const { grants } = (await api('GET', '/api/v1/grants')).said;
   for (const { id } of grants) await api('DELETE', `/api/v1/grants/${id}`);
   clean(page, 'keys');
+  await page.close();
+}
+
+async function opening() {
+  const first = await question(['echo', 'waits already']);
+  const second = await question(['echo', 'waits as well']);
+  const page = await inbox(context);
+  const focused = () => page.evaluate(() => document.activeElement?.id);
+  same('the first card is selected when the page opens', await focused(), first.asked.id);
+  await until('the card rests', () => button(page, first.asked, 'approve').isEnabled());
+  await card(page, first.asked).evaluate((root) => root.querySelector('.answers').scrollIntoView({ block: 'end' }));
+  await page.keyboard.press('a');
+  same('so that a key answers it', (await first.outcome).status, 200);
+
+  const folded = (asked) => card(page, asked).evaluate((root) => root.classList.contains('folded'));
+  await card(page, second.asked).hover();
+  const top = () => card(page, second.asked).evaluate((root) => root.getBoundingClientRect().top + scrollY);
+  const before = await top();
+  await page.waitForTimeout(3_000);
+  same('an answered card keeps its room while the pointer is on the list', [await folded(first.asked), await top()], [false, before]);
+  const rests = page.evaluate(([answered, below]) => new Promise((resolve) => {
+    const approve = document.getElementById(below).querySelector('[data-does="approve"]');
+    new MutationObserver(() => resolve(approve.disabled)).observe(document.getElementById(answered), { attributeFilter: ['class'] });
+  }), [first.asked.id, second.asked.id]);
+  await page.mouse.move(1, 1);
+  await until('an answered card becomes small', () => folded(first.asked));
+  check('and cards that moved by it rest', await rests);
+  const line = card(page, first.asked);
+  check('it is one line', (await line.evaluate((root) => root.getBoundingClientRect().height)) < 50);
+  const text = await line.innerText();
+  check('which says what came of it and what it was', text.includes('Approved by user:') && text.includes('waits already'), text);
+  check('and the rest is behind it', !(await line.locator('.whole').isVisible()));
+  await line.locator('summary').click();
+  check('one click away', await line.locator('.whole').isVisible());
+  await page.keyboard.press('a');
+  same('a card that is over takes no key', (await waiting()).map((each) => each.id), [second.asked.id]);
+  await clear();
+  await second.outcome;
+  await until('the last card becomes small wherever the pointer is', () => folded(second.asked));
+  same('nothing else was selected meanwhile', await page.evaluate(() => document.activeElement?.closest('.card')?.id), first.asked.id);
+  clean(page, 'opening');
   await page.close();
 }
 
@@ -327,5 +373,5 @@ async function accessibility() {
 }
 
 await run([
-  clear, signingIn, hostileContent, denying, keys, minutes, twoBrowsers, firstEvent, late, lostAnswer, stale, outOfSight, signedOutElsewhere, accessibility,
+  clear, signingIn, hostileContent, denying, keys, opening, minutes, twoBrowsers, firstEvent, late, lostAnswer, stale, outOfSight, signedOutElsewhere, accessibility,
 ]);

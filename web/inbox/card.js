@@ -38,11 +38,12 @@ export class Card {
     this.restsUntil = now() + REST_MS;
     this.countsFrom = moments();
     this.answeredAt = 0;
+    this.folded = false;
     /** @type {Answer | undefined} */
     this.refusedAnswer = undefined;
 
-    const title = element('h3', { id: `title-${approval.id}` }, approval.tool, element('span', { class: 'quiet' }, ' asked by '), exact(approval.principal));
-    this.outcome = element('p', { class: 'outcome', hidden: '' });
+    this.title = element('h3', { id: `title-${approval.id}` }, approval.tool, element('span', { class: 'quiet' }, ' asked by '), exact(approval.principal));
+    this.outcome = element('span', { class: 'outcome', hidden: '' });
     this.body = element('div', { class: 'whole' }, ...whole(approval));
     this.clock = element('strong', { class: 'clock' });
     this.status = element('p', { class: 'told', role: 'status' });
@@ -57,7 +58,7 @@ export class Card {
     const denyTelling = () => send({ kind: 'deny', message: this.message.value });
     this.telling = element('div', { class: 'form', hidden: '' },
       element('label', {}, 'What the agent is told', this.message),
-      button('Deny and tell the agent', 'deny', denyTelling), button('Back', 'back', () => this.closeForms()));
+      button('Deny and tell the agent', 'deny', denyTelling, 'Ctrl+Enter'), button('Back', 'back', () => this.closeForms()));
     this.unlocking = element('div', { class: 'form', hidden: '' },
       element('label', {}, 'The PIN shows that a person is here', this.pin),
       button('Unlock and answer', 'unlock', () => unlock(this, this.pin.value)), button('Back', 'back', () => this.closeForms()));
@@ -68,14 +69,15 @@ export class Card {
       button('Approve for this session', 'approve-session', this.forSession, 'r'),
       element('span', { class: 'timebox' }, button('Approve for', 'approve-minutes', forMinutes), this.minutes, ' minutes'),
       button('Deny', 'deny', this.deny, 'd'),
-      button('Deny with a message…', 'tell', () => this.openMessage(), 'D'));
+      button('Deny with a message…', 'tell', () => this.openMessage(), 'Shift+D'));
     this.footer = element('div', { class: 'foot' },
       element('p', {}, 'Answer within ', this.clock, `; then it has ${duration(approval.valid_for_seconds * 1000)} to start. `,
         element('span', { class: 'quiet' }, 'The wider answers cover exactly these arguments, from this agent, in this session.')),
       this.actions, this.telling, this.unlocking,
       element('p', { class: 'quiet cli' }, 'The same on the command line: ', element('code', {}, `palyra approvals approve ${approval.id}`)));
+    this.head = element('div', { class: 'head' }, this.title, risk(approval.risk.level));
     this.root = element('article', { class: 'card', id: approval.id, tabindex: '0', 'aria-labelledby': `title-${approval.id}`, 'data-risk': approval.risk.level },
-      element('div', { class: 'head' }, title, risk(approval.risk.level)), this.body,
+      this.head, this.body,
       element('div', { class: 'end' }, this.footer, this.outcome), this.status);
     this.root.addEventListener('keydown', (event) => event.key === 'Escape' && this.closeForms());
     if (approval.state !== 'pending') this.settle();
@@ -121,11 +123,18 @@ export class Card {
     this.outcome.replaceChildren(...outcome(this.approval, this.call));
   }
 
-  /** Makes the card small: it is over, and moves to what was answered lately. */
+  /** Makes the card one line, what came of it and what it was; the whole call is behind it. Only for a card that is over. */
   fold() {
-    this.footer.remove();
-    this.status.remove();
-    this.root.append(element('details', {}, element('summary', {}, 'The whole call'), this.body));
+    if (this.folded) return;
+    this.folded = true;
+    this.footer.hidden = true;
+    this.root.classList.add('folded');
+    const { command, args } = this.approval;
+    const words = command ? [command.program, ...command.args] : [JSON.stringify(args)];
+    const line = element('summary', {}, this.outcome, ...words.map((word) => exact(word)), this.title);
+    this.head.replaceWith(element('details', {}, line, this.body));
+    // What was told about an answer that did not count is still to be read.
+    if (this.status.childNodes.length === 0) this.status.remove();
   }
 
   /** Lets the card rest again after it was moved. */

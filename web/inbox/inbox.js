@@ -3,7 +3,7 @@
  * The inbox: signs in, keeps the questions that wait in view as they come and go, and carries answers to the daemon.
  *
  * Guarantees: a new question is put behind the others and moves neither focus nor what is in sight; a key answers only the card that
- * has the focus; nothing can be answered while the page does not hear from the daemon; what the daemon says to an answer is told as it is.
+ * has the focus, which is the first one when the page opens and then whichever a person chose; nothing can be answered while the page does not hear from the daemon; what the daemon says to an answer is told as it is.
  */
 import { Card, element, exact } from './card.js';
 import { Daemon, Refused, Unreachable } from './daemon.js';
@@ -12,7 +12,8 @@ import { Daemon, Refused, Unreachable } from './daemon.js';
 /** @typedef {import('./daemon.js').Approval} Approval */
 /** @typedef {import('./daemon.js').Event} Event */
 
-/** How long an answered card stays where it was, how long it is listed then, and how many are. */
+/** How long an answered card stays as it was, how long where it was, how long it is listed then, and how many are. */
+const FOLDS_MS = 2_000;
 const LINGERS_MS = 20_000;
 const LISTED_MS = 15 * 60_000;
 const LISTED = 20;
@@ -44,6 +45,8 @@ class Inbox {
     this.lastEventId = undefined;
     /** @type {string | undefined} */
     this.selected = undefined;
+    /** Whether the first questions were shown. */
+    this.opened = false;
     /** Whether nobody has looked for a while, so that the list is asked for now and then and nothing is followed. */
     this.away = false;
     /** @type {number | undefined} */
@@ -84,6 +87,7 @@ class Inbox {
       const { seq, approvals } = await this.daemon.approvals();
       await this.reconcile(approvals);
       this.select(location.hash.slice(1));
+      this.selectFirst();
       if (this.away) return true;
       const opened = () => { heard = true; this.setLive(true); };
       for await (const message of this.daemon.events({ after: seq, lastEventId: this.lastEventId, signal, opened })) {
@@ -170,6 +174,17 @@ class Inbox {
     this.selected = wanted;
     card.root.focus({ preventScroll: true });
     card.root.scrollIntoView({ block: 'start' });
+  }
+
+  /**
+   * Goes to the first question when the page opens, so that keys work at once. Never later, because a key would then answer a question that
+   * nobody chose; and a card that has just come rests first.
+   */
+  selectFirst() {
+    if (this.opened) return;
+    this.opened = true;
+    const first = [...this.cards.values()].find((card) => card.pending);
+    if (document.activeElement === document.body) first?.root.focus({ preventScroll: true });
   }
 
   /** @param {Approval} approval */
@@ -283,8 +298,9 @@ class Inbox {
 
   tick() {
     const cards = [...this.cards.values()];
-    for (const card of cards) card.tick(this.live);
+    // What rests because it was moved shows that at once.
     this.sweep(cards);
+    for (const card of cards) card.tick(this.live);
     const waiting = cards.filter((card) => card.pending).length;
     page.nothing.hidden = waiting > 0;
     page.recentPart.hidden = page.recent.childElementCount === 0;
@@ -303,12 +319,28 @@ class Inbox {
       for (const card of moved) this.archive(card);
       if (moved.length > 0) for (const card of cards) card.rest();
     }
+    this.fold(cards);
     const listed = [...page.recent.children];
     for (const [place, root] of listed.entries()) {
       const card = this.cards.get(root.id);
       const done = place >= LISTED || (card && performance.now() - card.answeredAt > LISTED_MS);
       if (done && !root.contains(document.activeElement)) this.remove(root.id);
     }
+  }
+
+  /**
+   * Makes what was answered a moment ago one line. Cards that wait below come nearer, so not while the pointer is on the list, where it may be
+   * about to click; and they rest.
+   * @param {Card[]} cards
+   */
+  fold(cards) {
+    const pointed = page.waiting.matches(':hover');
+    const shown = cards.filter((card) => card.root.parentElement === page.waiting);
+    const last = shown.findLastIndex((card) => card.pending);
+    const due = shown.filter((card, place) => !card.pending && !card.folded && performance.now() - card.answeredAt > FOLDS_MS
+      && (!pointed || place > last));
+    for (const card of due) card.fold();
+    if (due[0]) for (const card of shown.slice(shown.indexOf(due[0]))) card.rest();
   }
 
   /** Shows how a first call is made, with a workspace that there is. */
