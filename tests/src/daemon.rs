@@ -37,6 +37,7 @@ pub struct DaemonPlan {
     policies: Vec<(String, String)>,
     user: Option<String>,
     own_clock: bool,
+    descriptors: Option<u32>,
 }
 
 impl DaemonPlan {
@@ -66,6 +67,13 @@ impl DaemonPlan {
     #[must_use]
     pub const fn own_clock(mut self) -> Self {
         self.own_clock = true;
+        self
+    }
+
+    /// With so many descriptors and no more.
+    #[must_use]
+    pub const fn descriptors(mut self, most: u32) -> Self {
+        self.descriptors = Some(most);
         self
     }
 
@@ -153,7 +161,14 @@ impl DaemonLab {
     pub fn spawn(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let program = if self.plan.own_clock { program("lab-daemon") } else { program("palyrad") };
-        let mut command = self.command(&program);
+        let mut command = match self.plan.descriptors {
+            None => self.command(&program),
+            Some(most) => {
+                let mut command = self.command(Path::new("prlimit"));
+                command.arg(format!("--nofile={most}:{most}")).arg(&program);
+                command
+            }
+        };
         let log = fs::OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
         self.child = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
     }

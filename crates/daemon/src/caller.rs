@@ -1,7 +1,7 @@
 //! Who is asking. The one place where a request becomes a [`Caller`].
 //!
 //! Guarantees: a handler that takes a `Caller` is not reached without a credential that is known; an agent's credential never yields anybody
-//! else. Does not: say what they may do. Policy does, through [`Caller::may`].
+//! else; who is known keeps their place until they are answered. Does not: say what they may do. Policy does, through [`Caller::may`].
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::{
     credential::{self, CredentialKind},
     edge::Listener,
     failure::Failure,
+    places::{Asker, Place},
 };
 
 /// Whoever sent a request.
@@ -57,6 +58,9 @@ impl FromRequestParts<Arc<App>> for Caller {
         } else {
             return Err(unauthenticated());
         };
+        if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+            place.hold(if credential == CredentialKind::Agent { Asker::Agent } else { Asker::Person }).await?;
+        }
         let surface = match (credential, listener) {
             (CredentialKind::Console, _) => "console",
             (CredentialKind::Owner, Listener::Control) => "cli",

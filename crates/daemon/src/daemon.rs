@@ -37,7 +37,8 @@ use crate::{
     hub::Hub,
     installation::{Installation, InstallationError},
     keys::KeysUnderWay,
-    listen::{Bound, Stop},
+    listen::{Bound, Stop, places_within},
+    places::Places,
     policies, routes,
     runs::OwnRuns,
     streams::Readers,
@@ -70,7 +71,7 @@ impl Daemon {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, StartError> {
-        harden();
+        let descriptors = harden();
         // Heard before anybody can know that it serves.
         let signals = Signals {
             reload: signal(SignalKind::hangup())?,
@@ -124,7 +125,9 @@ impl Daemon {
         });
         let router = routes::router(Arc::clone(&app));
         let (stop, stopping) = watch::channel(Stop::No);
-        let listeners = vec![control.serve(router.clone(), stopping.clone()), local.serve(router, stopping)];
+        let places = || Places::new(places_within(descriptors));
+        let control = control.serve(router.clone(), places(), stopping.clone());
+        let listeners = vec![control, local.serve(router, places(), stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
         Ok(Self { app, journal, stop, listeners, signals, drain })
     }
@@ -195,13 +198,17 @@ async fn maintain(app: Arc<App>) {
     }
 }
 
-/// Keeps the memory of the daemon, which holds credentials, from others of the same user, and makes room for many connections.
-fn harden() {
+/// Keeps the memory of the daemon, which holds credentials, from others of the same user, and makes room for many connections. Returns how many
+/// descriptors there may be.
+fn harden() -> Option<u64> {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other programs of this user could read the daemon's memory");
     }
     let files = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
+    match setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum }) {
+        Ok(()) => files.maximum,
+        Err(_) => files.current,
+    }
 }
 
 /// Takes both ports before anything else, so that two daemons never work on one state.

@@ -158,7 +158,9 @@ pub fn status_of(code: &str) -> StatusCode {
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
         | "policies_invalid" | "config_invalid" => StatusCode::UNPROCESSABLE_ENTITY,
-        "too_many_calls" | "too_many_pending" | "too_many_runs" | "too_many_streams" => StatusCode::TOO_MANY_REQUESTS,
+        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams" => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
         "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" => {
             StatusCode::SERVICE_UNAVAILABLE
         }

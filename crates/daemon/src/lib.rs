@@ -8,7 +8,7 @@
 //! | start, reload, drain, stop | [`daemon`] |
 //! | the state directory and its credentials | [`installation`], [`credential`], [`certificate`] |
 //! | `config.toml` | [`config`] |
-//! | listeners | [`listen`] |
+//! | listeners, their places and connections | [`listen`], [`places`], [`conversation`] |
 //! | what every request passes through | [`edge`], [`extract`], [`failure`] |
 //! | who is asking, and what they may see | [`caller`], [`oversight`] |
 //! | the routes, one file for each noun | [`routes`] |
@@ -24,6 +24,7 @@ pub mod caller;
 pub mod certificate;
 pub mod config;
 pub mod console;
+pub mod conversation;
 pub mod credential;
 pub mod daemon;
 pub mod edge;
@@ -37,6 +38,7 @@ pub mod keys;
 pub mod listen;
 pub mod log;
 pub mod oversight;
+pub mod places;
 pub mod policies;
 pub mod proposing;
 pub mod question;

@@ -1,26 +1,25 @@
 //! The two listeners: TLS for the command line, plain HTTP on loopback for everybody on this machine.
 //!
-//! Guarantees: a port that is taken is an error, never another port; a connection that does not say what it wants in time is closed; there is
-//! room for so many connections and no more; when the daemon stops, requests under way are answered first.
+//! Guarantees: a port that is taken is an error, never another port; each listener has places of its own, so that who fills one keeps nobody
+//! from the other, and both together leave half of the descriptors to the daemon's work; when the daemon stops, requests under way are
+//! answered first.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::Request};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use axum::Router;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::{Semaphore, watch},
+    net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinHandle,
 };
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
 
-use crate::edge::Listener;
+use crate::{
+    conversation::{HEADERS_WITHIN, converse},
+    edge::Listener,
+    places::{Place, Places},
+};
 
 /// A port that is ours.
 pub struct Bound {
@@ -47,14 +46,15 @@ impl Bound {
         Ok(Self { listener: take(address).await?, kind: Listener::Control, tls })
     }
 
-    /// Serves until it is told to stop, and then until what is under way is answered or `patience` is over.
-    pub fn serve(self, router: Router, stop: watch::Receiver<Stop>) -> JoinHandle<()> {
-        tokio::spawn(self.accept(router, stop))
+    /// Serves until it is told to stop, and then until what is under way is answered or it is told to end.
+    pub fn serve(self, router: Router, places: Arc<Places>, stop: watch::Receiver<Stop>) -> JoinHandle<()> {
+        tokio::spawn(self.accept(router, places, stop))
     }
 
-    async fn accept(self, router: Router, mut stop: watch::Receiver<Stop>) {
+    async fn accept(self, router: Router, places: Arc<Places>, mut stop: watch::Receiver<Stop>) {
         let Self { listener, kind, tls } = self;
-        let (graceful, room) = (GracefulShutdown::new(), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+        let graceful = GracefulShutdown::new();
+        let door = Door { kind, tls, router };
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -69,19 +69,14 @@ impl Bound {
                     continue;
                 }
             };
-            // One too many is closed at once; whoever is connected goes on.
-            let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-            let (router, watcher, tls) = (router.clone(), graceful.watcher(), tls.clone());
+            // Nobody goes for one too many if all wait for answers; it is closed at once.
+            let Some((place, lost)) = places.enter() else { continue };
+            let serving = door.clone().serve(stream, (place, graceful.watcher()));
             tokio::spawn(async move {
-                let _place = place;
-                let _ = stream.set_nodelay(true);
-                match tls {
-                    None => converse(stream, kind, router, watcher).await,
-                    Some(tls) => {
-                        if let Ok(Ok(stream)) = tokio::time::timeout(HEADERS_WITHIN, tls.accept(stream)).await {
-                            converse(stream, kind, router, watcher).await;
-                        }
-                    }
+                tokio::select! {
+                    biased;
+                    _ = lost => tracing::debug!("a connection was closed to make room"),
+                    () = serving => {}
                 }
             });
         }
@@ -104,22 +99,33 @@ pub enum Stop {
     AtOnce,
 }
 
-async fn converse<S>(stream: S, kind: Listener, router: Router, watcher: hyper_util::server::graceful::Watcher)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let mut request: Request = request.map(axum::body::Body::new);
-        request.extensions_mut().insert(kind);
-        router.clone().oneshot(request)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .max_headers(MOST_HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "a connection ended");
+/// How many places each of the two listeners has, with so many descriptors for all the daemon does.
+#[must_use]
+pub fn places_within(descriptors: Option<u64>) -> usize {
+    let quarter = descriptors.and_then(|most| usize::try_from(most / 4).ok()).unwrap_or(MOST_PLACES);
+    quarter.clamp(FEWEST_PLACES, MOST_PLACES)
+}
+
+/// What a connection is let in by.
+#[derive(Clone)]
+struct Door {
+    kind: Listener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+}
+
+impl Door {
+    async fn serve(self, stream: TcpStream, (place, watcher): (Place, Watcher)) {
+        let Self { kind, tls, router } = self;
+        let _ = stream.set_nodelay(true);
+        match tls {
+            None => converse(stream, kind, router, (place, watcher)).await,
+            Some(tls) => {
+                if let Ok(Ok(stream)) = tokio::time::timeout(HEADERS_WITHIN, tls.accept(stream)).await {
+                    converse(stream, kind, router, (place, watcher)).await;
+                }
+            }
+        }
     }
 }
 
@@ -139,11 +145,8 @@ const TAKE_ATTEMPTS: u32 = 50;
 
 const TAKE_AGAIN: Duration = Duration::from_millis(10);
 
-const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Connections at once, on each listener.
-const MOST_CONNECTIONS: usize = 4_096;
+const MOST_PLACES: usize = 4_096;
 
-const MOST_HEADERS: usize = 64;
+const FEWEST_PLACES: usize = 16;
