@@ -10,15 +10,25 @@
 
 use std::{
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, command, tool};
+use palyra_api::call::NewCall;
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, command, over, tool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, ServerName, pem::PemObject},
+    },
 };
 
 /// Connects so many times, and says nothing.
@@ -40,8 +50,31 @@ fn as_many_as_possible() -> usize {
 
 /// The head of a request.
 fn head(lab: &DaemonLab, whose: &str, line: &str, more: &str) -> String {
-    let (host, token) = (lab.local(), lab.token(whose));
+    head_for(lab.local(), &lab.token(whose), line, more)
+}
+
+fn head_for(host: SocketAddr, token: &str, line: &str, more: &str) -> String {
     format!("{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+}
+
+/// The agent's proposal to run a program, and another request behind it, the last one.
+fn proposal(lab: &DaemonLab, host: SocketAddr, call: &NewCall) -> String {
+    let body = serde_json::to_string(call).unwrap();
+    let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let token = lab.token("agent");
+    let behind = head_for(host, &token, "GET /api/v1/tools", "Connection: close\r\n");
+    format!("{}{body}{behind}", head_for(host, &token, "POST /api/v1/calls", &length))
+}
+
+/// A connection to the control listener.
+async fn control(lab: &DaemonLab) -> TlsStream<TcpStream> {
+    let certificate = std::fs::read(lab.home().join("identity/control.pem")).unwrap();
+    let mut trusted = RootCertStore::empty();
+    trusted.add(CertificateDer::from_pem_slice(&certificate).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+    let stream = TcpStream::connect(lab.control()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 /// What comes until the daemon hangs up.
@@ -135,3 +168,118 @@ async fn who_says_nothing_is_hung_up_on_in_time_at_the_beginning_and_between_two
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.to_lowercase().contains("connection: close"), "{answer}");
     assert!((4..8).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
+
+#[tokio::test]
+async fn who_sends_more_and_hangs_up_withdraws_what_they_waited_for() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let request = proposal(&lab, lab.local(), &command(["true"]));
+    // Who says only that nothing else comes hangs up as well.
+    for (more, closes) in [(0, true), (10_000, true), (0, false), (10_000, false)] {
+        let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let question = asked(&owner, 1).await.remove(0);
+        stream.write_all(&vec![b'x'; more]).await.unwrap();
+        let mut held = None;
+        if closes {
+            drop(stream);
+        } else {
+            stream.shutdown().await.unwrap();
+            held = Some(stream);
+        }
+        let withdrawn = over(&owner, question.call).await;
+        assert_eq!(withdrawn.refusal.unwrap().code, "cancelled", "{more} bytes, closes: {closes}");
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn who_hangs_up_together_with_the_request_withdraws_it() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let begin = owner.head().await.unwrap().size;
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(proposal(&lab, lab.local(), &command(["true"])).as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(rest(&mut stream).await, "");
+    palyra_tests::until(|| async { owner.approvals(&Default::default()).await.unwrap().approvals.is_empty() }).await;
+    // It came so far or not; nobody is asked about it any more, and nothing has run.
+    let query = palyra_api::journal::RecordQuery { from: Some(begin), ..Default::default() };
+    let records = owner.records(&query).await.unwrap().records;
+    assert!(records.iter().all(|record| record.kind != "tool.started"));
+}
+
+#[tokio::test]
+async fn who_sends_more_and_hangs_up_over_tls_withdraws_what_they_waited_for() {
+    let lab = DaemonPlan::default().policies("sleep.cedar", SLEEP).start();
+    let owner = lab.owner();
+    let request = proposal(&lab, lab.control(), &command(["true"]));
+    for more in [0, 10_000] {
+        let mut stream = control(&lab).await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let question = asked(&owner, 1).await.remove(0);
+        stream.write_all(&vec![b'x'; more]).await.unwrap();
+        stream.flush().await.unwrap();
+        drop(stream);
+        assert_eq!(over(&owner, question.call).await.refusal.unwrap().code, "cancelled", "{more} bytes");
+    }
+    // What runs is stopped.
+    let mut events = lab.holder_of("owner").events(None).await.unwrap();
+    let mut stream = control(&lab).await;
+    stream.write_all(proposal(&lab, lab.control(), &command(["sleep", "60"])).as_bytes()).await.unwrap();
+    let started = loop {
+        let event = events.next().await.unwrap().unwrap();
+        if event.kind == "tool.started" {
+            break event.call_id.unwrap();
+        }
+    };
+    drop(stream);
+    assert_eq!(over(&owner, started).await.receipt.unwrap().ending(), "cancelled");
+}
+
+#[tokio::test]
+async fn who_sends_very_much_behind_a_request_is_hung_up_on() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(proposal(&lab, lab.local(), &command(["true"])).as_bytes()).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    // The end of this would never come through: the daemon has no reason to read it.
+    let _ = stream.write_all(&vec![b'x'; 30_000_000]).await;
+    drop(stream);
+    assert_eq!(over(&owner, question.call).await.refusal.unwrap().code, "cancelled");
+}
+
+#[tokio::test]
+async fn a_body_that_takes_its_time_is_not_taken_for_something_else() {
+    let lab = DaemonLab::new();
+    let args = json!({ "path": ".", "wat": "x".repeat(900_000) });
+    let body = serde_json::to_string(&tool("fs.list", args)).unwrap();
+    let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(head(&lab, "agent", "POST /api/v1/calls", &length).as_bytes()).await.unwrap();
+    for piece in body.as_bytes().chunks(100_000) {
+        stream.write_all(piece).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 422 "));
+}
+
+#[tokio::test]
+async fn who_sends_more_and_stays_is_answered_in_order() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(proposal(&lab, lab.local(), &command(["true"])).as_bytes()).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    approve(&owner, &question).await.unwrap();
+    let answers = rest(&mut stream).await;
+    let (first, second) = (answers.find("\"receipt\"").unwrap(), answers.find("\"tools\"").unwrap());
+    assert!(first < second && answers.matches("HTTP/1.1 200 ").count() == 2, "{answers}");
+}
+
+const SLEEP: &str = r#"
+@id("sleep") permit (principal, action == Palyra::Action::"tool.execute", resource)
+when { context has process && context.process.name == "sleep" };
+"#;

@@ -1,16 +1,18 @@
 //! One connection: requests and their answers, one after the other.
 //!
 //! Guarantees: a connection that does not say what it wants in time is closed, at its beginning and between two requests; whoever is known
-//! keeps their place until their answer has left.
+//! keeps their place until their answer has left; whoever hangs up before they are answered withdraws what they asked for, whatever they have
+//! sent behind it. To stop sending is to hang up. Refuses to keep much that is sent before it is asked for: that is taken for hanging up, too.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -29,7 +31,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::Watcher,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::ServiceExt;
 
 use crate::{edge::Listener, places::Place};
@@ -39,11 +41,11 @@ pub async fn converse<S>(stream: S, kind: Listener, router: Router, (place, watc
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let exchange = Arc::new(Exchange { place: Arc::new(place), is_under_way: AtomicBool::new(false) });
-    let stream = Watched { stream: TokioIo::new(stream), exchange: Arc::clone(&exchange) };
+    let exchange = Arc::new(Exchange::new(place));
+    let stream = Watched { stream: TokioIo::new(stream), ahead: VecDeque::new(), exchange: Arc::clone(&exchange) };
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let under_way = UnderWay::begin(&exchange);
-        let mut request: Request = request.map(Body::new);
+        let mut request: Request = request.map(|body| Body::new(Question { body, exchange: Arc::clone(&exchange) }));
         request.extensions_mut().insert(kind);
         request.extensions_mut().insert(Arc::clone(&exchange.place));
         let answer = router.clone().oneshot(request);
@@ -64,6 +66,51 @@ struct Exchange {
     place: Arc<Place>,
     /// Whether a request is being answered.
     is_under_way: AtomicBool,
+    /// Whether it was read as far as anybody wants to.
+    is_heard: AtomicBool,
+}
+
+impl Exchange {
+    fn new(place: Place) -> Self {
+        Self { place: Arc::new(place), is_under_way: AtomicBool::new(false), is_heard: AtomicBool::new(false) }
+    }
+
+    /// Whether there is nothing to do but to wait for the answer.
+    fn is_waiting(&self) -> bool {
+        self.is_under_way.load(Ordering::Relaxed) && self.is_heard.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of a request.
+struct Question {
+    body: Incoming,
+    exchange: Arc<Exchange>,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.exchange.is_heard.store(true, Ordering::Relaxed);
+    }
+}
+
+impl HttpBody for Question {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// A request that is being answered: from its head to the end of the answer's body.
@@ -71,6 +118,7 @@ struct UnderWay(Arc<Exchange>);
 
 impl UnderWay {
     fn begin(exchange: &Arc<Exchange>) -> Self {
+        exchange.is_heard.store(false, Ordering::Relaxed);
         exchange.is_under_way.store(true, Ordering::Relaxed);
         Self(Arc::clone(exchange))
     }
@@ -111,28 +159,67 @@ impl HttpBody for Answer {
 /// A stream, and what is seen of the conversation on it.
 struct Watched<S> {
     stream: TokioIo<S>,
+    /// What was sent and nobody has asked for yet.
+    ahead: VecDeque<u8>,
     exchange: Arc<Exchange>,
 }
 
-impl<S: AsyncRead + Unpin> Read for Watched<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+impl<S: AsyncRead + Unpin> Watched<S> {
+    /// Looks whether whoever waits for an answer is still there.
+    // SECURITY: hyper finds the end of what is sent by reading, and does not read while it has bytes that it needs later. Whoever sends some
+    // behind a request and hangs up would have their call run on with nobody there.
+    fn look_ahead(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut space = [0; 1_024];
+        loop {
+            let mut bytes = ReadBuf::new(&mut space);
+            match Pin::new(self.stream.inner_mut()).poll_read(context, &mut bytes) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(())) if bytes.filled().is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(Ok(())) => self.ahead.extend(bytes.filled()),
+            }
+            if self.ahead.len() > MOST_AHEAD {
+                return Err(io::Error::other("too much was sent behind a request"));
+            }
+            // They may be wanted by now.
+            context.waker().wake_by_ref();
+        }
     }
 }
 
-impl<S: AsyncWrite + Unpin> Write for Watched<S> {
+impl<S: AsyncRead + Unpin> Read for Watched<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let ahead = this.ahead.as_slices().0;
+        let Some(ahead) = ahead.get(..ahead.len().min(buffer.remaining())).filter(|ahead| !ahead.is_empty()) else {
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        };
+        buffer.put_slice(ahead);
+        let taken = ahead.len();
+        this.ahead.drain(..taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Write for Watched<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
     }
 
-    /// Flushed when everything was written, which is when an answer has left.
+    /// Asked for whenever everything was written that there is: when an answer has left, and while there is none yet.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        if flushed.is_ready() && !this.exchange.is_under_way.load(Ordering::Relaxed) {
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        if !this.exchange.is_under_way.load(Ordering::Relaxed) {
             this.exchange.place.rest();
+        } else if this.exchange.is_waiting() {
+            this.look_ahead(context)?;
         }
-        flushed
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -156,3 +243,6 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
 pub const HEADERS_WITHIN: Duration = Duration::from_secs(5);
 
 const MOST_HEADERS: usize = 64;
+
+/// How many bytes may be sent behind a request that is not answered yet, more or less.
+const MOST_AHEAD: usize = 16 << 10;
