@@ -367,9 +367,53 @@ async fn a_key_that_waits_answers_another_body_at_once() {
     assert_eq!(first.await.unwrap().unwrap().id, again.await.unwrap().unwrap().id);
 }
 
+#[tokio::test]
+async fn what_long_records_say_is_told_in_portions() {
+    use palyra_api::{
+        call::{CallQuery, CallSelection},
+        policy::{PolicyFile, Replay},
+    };
+    let mut lab = DaemonLab::new();
+    let (agent, owner) = (lab.agent(), lab.owner());
+    let (word, stdin) = ("x".repeat(120_000), "x".repeat(780_000));
+    for index in 0..20 {
+        let args = serde_json::json!({ "command": ["echo", index.to_string(), word], "stdin": stdin });
+        let call = palyra_tests::daemon::tool("process.run", args);
+        let waiting = agent.propose(&accepted(call), None).await.unwrap();
+        let question = owner.approval(waiting.approval.unwrap()).await.unwrap();
+        owner.deny(question.id, &no(&question, None)).await.unwrap();
+    }
+    // What was done so far took memory of its own.
+    lab.stop();
+    lab.start();
+    let before = resident(&lab);
+    let owner = lab.owner();
+    let query = CallQuery { which: Some(CallSelection::Refused), limit: Some(1_000) };
+    let refused = owner.calls(&query).await.unwrap();
+    assert!(refused.more && (4..10).contains(&refused.calls.len()), "{} calls", refused.calls.len());
+    let few = CallQuery { limit: Some(2), ..query };
+    assert_eq!(owner.calls(&few).await.unwrap().calls, refused.calls[..2]);
+    let text = r#"@id("all") permit (principal, action == Palyra::Action::"tool.execute", resource);"#.to_owned();
+    let files = vec![PolicyFile { name: "all.cedar".to_owned(), text }];
+    let candidate = |last| Replay { files: files.clone(), instead: false, preset: None, last };
+    let report = owner.replay(&candidate(1_000)).await.unwrap();
+    assert_eq!((report.tried, report.skipped), (20, 0));
+    assert!((10..20).contains(&report.flips.len()), "{} flips", report.flips.len());
+    assert_eq!(report.untold + u64::try_from(report.flips.len()).unwrap(), 20);
+    // The newest are those that are tried.
+    let newest = owner.replay(&candidate(1)).await.unwrap();
+    assert_eq!((newest.tried, newest.flips.len(), newest.flips[0].call), (1, 1, refused.calls[0].id));
+    let peak = memory(&lab, "VmHWM:");
+    assert!(peak < before + 40_000, "{} kB more", peak - before);
+}
+
 /// How much memory the daemon has, in kB.
 fn resident(lab: &DaemonLab) -> u64 {
+    memory(lab, "VmRSS:")
+}
+
+fn memory(lab: &DaemonLab, what: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", lab.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(what)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -293,8 +293,11 @@ pub enum CallSelection {
 /// Some calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Calls {
-    /// The calls.
+    /// The calls: some megabytes of them at once.
     pub calls: Vec<Call>,
+    /// Whether there are more.
+    #[serde(default)]
+    pub more: bool,
 }
 
 /// Whether there was something to stop.

@@ -161,6 +161,9 @@ pub struct ReplayReport {
     pub skipped: u64,
     /// What would be decided otherwise. What is newly allowed comes first.
     pub flips: Vec<Flip>,
+    /// How often something else would be decided otherwise that is not told, because the report would be too long.
+    #[serde(default)]
+    pub untold: u64,
 }
 
 /// Something that would be decided otherwise.

@@ -1,6 +1,6 @@
 //! Who sees what: an agent sees its own calls and runs, people who oversee see everything.
 
-use palyra_api::call::Call;
+use palyra_api::call::{Call, Calls};
 use palyra_journal::{RecordKind, state::CallState};
 use palyra_types::{Action, ObjectId, ObjectKind, Resource, id::CallId};
 
@@ -46,49 +46,83 @@ pub fn page(limit: Option<u32>) -> Result<usize, Failure> {
     }
 }
 
-/// Calls in a state, oldest first.
+/// Calls in a state, oldest first: so many, and not much more than a page of bytes; and whether there are more.
 ///
 /// # Errors
 /// When the journal cannot be read.
-pub async fn calls_in(app: &App, state: CallState, most: usize) -> Result<Vec<Call>, Failure> {
-    let mut calls = Vec::new();
-    for row in app.store.calls_in(state).await?.into_iter().take(most) {
-        calls.push(known(app, row.call).await?);
+pub async fn calls_in(app: &App, state: CallState, most: usize) -> Result<Calls, Failure> {
+    let mut page = Page::new(most);
+    for row in app.store.calls_in(state).await? {
+        if page.is_full() {
+            return Ok(page.with_more());
+        }
+        page.add(known(app, row.call).await?);
     }
-    Ok(calls)
+    Ok(page.whole())
 }
 
-/// The calls that were refused last, newest first. Looks back only so far.
+/// The calls that were refused last, newest first, as many as fit a page. Looks back only so far.
 ///
 /// # Errors
 /// When the journal cannot be read.
-pub async fn refused_last(app: &App, most: usize) -> Result<Vec<Call>, Failure> {
-    let mut calls: Vec<Call> = Vec::new();
+pub async fn refused_last(app: &App, most: usize) -> Result<Calls, Failure> {
+    let mut page = Page::new(most);
     let mut before = app.hub.size();
     let oldest = before.saturating_sub(LOOK_BACK);
-    while before > oldest && calls.len() < most {
-        let from = before.saturating_sub(PAGE).max(oldest);
-        let records =
-            app.store.records_within(from, usize::try_from(before - from).unwrap_or_default(), usize::MAX).await?;
-        for record in records.iter().rev().filter(|record| record.record.seq < before) {
-            let over = matches!(record.record.kind, RecordKind::ToolDecided | RecordKind::ApprovalResolved);
-            let Some(id) = record.record.subject().call.filter(|_| over && calls.len() < most) else { continue };
-            if is_known(&calls, id) {
-                continue;
-            }
+    while before > oldest {
+        let from = before.saturating_sub(LOOKED_AT).max(oldest);
+        // What records say may be long; what they are about is not.
+        let headings = app.store.subjects(from, usize::try_from(before - from).unwrap_or_default()).await?;
+        for (_, kind, subject) in headings.iter().rev().filter(|(seq, ..)| *seq < before) {
+            let over = matches!(kind, RecordKind::ToolDecided | RecordKind::ApprovalResolved);
+            let Some(id) = subject.call.filter(|id| over && !page.has(*id)) else { continue };
             let call = known(app, id).await?;
             // Whoever withdrew a call was not refused anything.
-            if call.refusal.as_ref().is_some_and(|refusal| refusal.code != "cancelled") {
-                calls.push(call);
+            if call.refusal.as_ref().is_none_or(|refusal| refusal.code == "cancelled") {
+                continue;
             }
+            if page.is_full() {
+                return Ok(page.with_more());
+            }
+            page.add(call);
         }
         before = from;
     }
-    Ok(calls)
+    Ok(page.whole())
 }
 
-fn is_known(calls: &[Call], id: CallId) -> bool {
-    calls.iter().any(|call| call.id == id)
+/// Calls that are told together.
+struct Page {
+    calls: Vec<Call>,
+    most: usize,
+    bytes: usize,
+}
+
+impl Page {
+    const fn new(most: usize) -> Self {
+        Self { calls: Vec::new(), most, bytes: 0 }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.calls.len() >= self.most || self.bytes > PAGE_BYTES
+    }
+
+    fn has(&self, id: CallId) -> bool {
+        self.calls.iter().any(|call| call.id == id)
+    }
+
+    fn add(&mut self, call: Call) {
+        self.bytes += serde_json::to_vec(&call).map_or(0, |told| told.len());
+        self.calls.push(call);
+    }
+
+    fn whole(self) -> Calls {
+        Calls { calls: self.calls, more: false }
+    }
+
+    fn with_more(self) -> Calls {
+        Calls { calls: self.calls, more: true }
+    }
 }
 
 const ONLY: &str = "daemon";
@@ -98,4 +132,8 @@ const DEFAULT_PAGE: usize = 100;
 /// How many records are looked at for calls that were refused.
 const LOOK_BACK: u64 = 20_000;
 
-const PAGE: u64 = 256;
+/// How many of them at once.
+const LOOKED_AT: u64 = 256;
+
+/// How many bytes of calls are told at once, more or less.
+const PAGE_BYTES: usize = 4 << 20;

@@ -1,8 +1,9 @@
 //! Policies as the daemon handles them: reads them again, explains what they decided, and tries others on what was decided before.
 //!
-//! Guarantees: a reload puts everything in force or nothing, and is journalled either way; a replay changes nothing.
+//! Guarantees: a reload puts everything in force or nothing, and is journalled either way; a replay changes nothing, and
+//! takes no more memory for longer records or more of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use palyra_api::policy::{CallExplanation, Flip, Replay, ReplayReport};
 use palyra_gate::config::PresetChoice;
@@ -132,30 +133,47 @@ pub async fn replay(app: &App, replay: Replay) -> Result<ReplayReport, Failure> 
     let loading = tokio::task::spawn_blocking(move || Snapshot::load(&sources));
     let after =
         loading.await.map_err(|error| Failure::internal(error.to_string()))?.map_err(|error| unusable(&error))?;
-    let (mut asked, mut skipped) = (Vec::new(), 0);
-    let most = usize::try_from(replay.last).unwrap_or(usize::MAX);
-    let mut before = app.hub.size();
-    while before > 0 && asked.len() < most {
-        let from = before.saturating_sub(PAGE);
-        let page = usize::try_from(before - from).unwrap_or_default();
-        for record in app.store.records_within(from, page, usize::MAX).await?.iter().rev() {
-            if record.record.kind != RecordKind::ToolDecided || asked.len() >= most || record.record.seq >= before {
-                continue;
-            }
-            match (recorded(record), record.record.subject().call) {
-                (Some(one), Some(call)) => asked.push((one, call)),
-                // Policy was not asked about every call that was refused.
-                _ if was_not_asked(record) => {}
-                _ => skipped += 1,
-            }
+    let sides = Sides {
+        before: (app.gate.engine().snapshot(), app.gate.evaluation()),
+        after: (Arc::new(after), Arc::new(evaluation)),
+    };
+    let (mut found, mut before) = (Findings::default(), app.hub.size());
+    let most = u64::from(replay.last);
+    while before > 0 && found.tried < most {
+        let from = before.saturating_sub(LOOKED_AT);
+        let headings = app.store.subjects(from, usize::try_from(before - from).unwrap_or_default()).await?;
+        let decided = headings.iter().filter(|(seq, kind, _)| *seq < before && *kind == RecordKind::ToolDecided);
+        let decided: Vec<u64> = decided.map(|(seq, ..)| *seq).collect();
+        let older = decided.len().saturating_sub(usize::try_from(most - found.tried).unwrap_or(usize::MAX));
+        if let Some(first) = decided.get(older) {
+            found = try_all(app, &sides, *first..before, found).await?;
         }
-        before = from;
+        // Policy was not asked about all of them; then older ones take their places.
+        before = decided.get(older).filter(|_| older > 0).copied().unwrap_or(from);
     }
-    let (engine, in_force) = (app.gate.engine().snapshot(), app.gate.evaluation());
-    let compared = tokio::task::spawn_blocking(move || {
-        flips(&asked, Side { set: &engine, config: &in_force }, Side { set: &after, config: &evaluation }, skipped)
-    });
-    compared.await.map_err(|error| Failure::internal(error.to_string()))
+    Ok(found.report())
+}
+
+/// Tries the decisions among these records, so many bytes of records at a time.
+async fn try_all(app: &App, sides: &Sides, records: Range<u64>, mut found: Findings) -> Result<Findings, Failure> {
+    let mut next = records.start;
+    while next < records.end {
+        let count = usize::try_from(records.end - next).unwrap_or_default();
+        let portion = app.store.records_within(next, count, PORTION_BYTES).await?;
+        let Some(last) = portion.last() else { break };
+        next = last.record.seq.saturating_add(1);
+        let (end, sides) = (records.end, sides.clone());
+        let trying = tokio::task::spawn_blocking(move || {
+            let decided =
+                |stored: &&StoredRecord| stored.record.kind == RecordKind::ToolDecided && stored.record.seq < end;
+            for record in portion.iter().filter(decided) {
+                found.try_one(record, &sides);
+            }
+            found
+        });
+        found = trying.await.map_err(|error| Failure::internal(error.to_string()))?;
+    }
+    Ok(found)
 }
 
 fn candidate(
@@ -189,14 +207,49 @@ fn candidate(
     Ok((sources, evaluation))
 }
 
-/// What would be decided otherwise, the same things together.
-fn flips(asked: &[(Asked, CallId)], before: Side<'_>, after: Side<'_>, skipped: u64) -> ReplayReport {
-    let mut found: BTreeMap<(Change, String, String, String), Flip> = BTreeMap::new();
-    for (one, call) in asked {
-        let request = [(one.call.clone(), one.context.clone())];
-        for flip in compare(before, after, &request).flips {
+/// What is in force, and the candidate.
+#[derive(Clone)]
+struct Sides {
+    before: (Arc<Snapshot>, Arc<PolicyEvaluationConfig>),
+    after: (Arc<Snapshot>, Arc<PolicyEvaluationConfig>),
+}
+
+/// What would be decided otherwise, the same things together. Bounded, however much that is.
+#[derive(Default)]
+struct Findings {
+    tried: u64,
+    skipped: u64,
+    flips: BTreeMap<(Change, String, String, String), Flip>,
+    bytes: usize,
+    untold: u64,
+}
+
+impl Findings {
+    fn try_one(&mut self, record: &StoredRecord, sides: &Sides) {
+        match (recorded(record), record.record.subject().call) {
+            (Some(one), Some(call)) => self.compare(one, call, sides),
+            // Policy was not asked about every call that was refused.
+            _ if was_not_asked(record) => {}
+            _ => self.skipped += 1,
+        }
+    }
+
+    fn compare(&mut self, one: Asked, call: CallId, Sides { before, after }: &Sides) {
+        self.tried += 1;
+        let (before, after) = (Side { set: &before.0, config: &before.1 }, Side { set: &after.0, config: &after.1 });
+        for flip in compare(before, after, &[(one.call, one.context)]).flips {
             let key = (flip.change, flip.who.clone(), flip.what.clone(), flip.plan.clone().unwrap_or_default());
-            found.entry(key).and_modify(|known| known.times += 1).or_insert_with(|| Flip {
+            if let Some(known) = self.flips.get_mut(&key) {
+                known.times += 1;
+                known.call = known.call.max(call);
+                continue;
+            }
+            if self.bytes > REPORT_BYTES {
+                self.untold += 1;
+                continue;
+            }
+            self.bytes += FLIP_BYTES + flip.who.len() + flip.what.len() * 2 + flip.reason.len();
+            let told = Flip {
                 change: flip.change.title().to_owned(),
                 who: flip.who,
                 what: flip.what,
@@ -205,12 +258,16 @@ fn flips(asked: &[(Asked, CallId)], before: Side<'_>, after: Side<'_>, skipped: 
                 after: flip.after.to_string(),
                 reason: flip.reason,
                 times: 1,
-                call: *call,
-            });
+                call,
+            };
+            self.flips.insert(key, told);
         }
     }
-    let tried = u64::try_from(asked.len()).unwrap_or(u64::MAX);
-    ReplayReport { tried, skipped, flips: found.into_values().collect() }
+
+    fn report(self) -> ReplayReport {
+        let Self { tried, skipped, flips, untold, .. } = self;
+        ReplayReport { tried, skipped, flips: flips.into_values().collect(), untold }
+    }
 }
 
 /// What policy was asked, as a record tells it.
@@ -259,5 +316,13 @@ fn unusable(error: &palyra_policy::LoadError) -> Failure {
     Failure::new("policies_invalid", message, help)
 }
 
-/// How many records are read at once.
-const PAGE: u64 = 512;
+/// How many records are looked at for decisions at once.
+const LOOKED_AT: u64 = 512;
+
+/// How many bytes of records are read at once, more or less.
+const PORTION_BYTES: usize = 1 << 20;
+
+/// How long a report may be, more or less, and what a line of it takes at least.
+const REPORT_BYTES: usize = 4 << 20;
+
+const FLIP_BYTES: usize = 256;

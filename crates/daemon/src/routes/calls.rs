@@ -67,12 +67,11 @@ pub(super) async fn list(
 ) -> Result<Reply<Calls>, Failure> {
     oversight::may_read_journal(&app, &caller)?;
     let most = oversight::page(query.limit)?;
-    let calls = match query.which.unwrap_or(CallSelection::Waiting) {
+    Ok(Reply(match query.which.unwrap_or(CallSelection::Waiting) {
         CallSelection::Waiting => oversight::calls_in(&app, CallState::Waiting, most).await?,
         CallSelection::Started => oversight::calls_in(&app, CallState::Started, most).await?,
         CallSelection::Refused => oversight::refused_last(&app, most).await?,
-    };
-    Ok(Reply(Calls { calls }))
+    }))
 }
 
 /// One call: what was proposed and decided, its receipt and its output.
