@@ -279,6 +279,37 @@ async fn who_sends_more_and_stays_is_answered_in_order() {
     assert!(first < second && answers.matches("HTTP/1.1 200 ").count() == 2, "{answers}");
 }
 
+#[tokio::test]
+async fn what_is_no_request_is_refused_without_words() {
+    let lab = DaemonLab::new();
+    let host = format!("Host: {}\r\n", lab.local());
+    let many: String = (0..65).map(|index| format!("X-{index}: y\r\n")).collect();
+    for (said, status) in [
+        ("nonsense\r\n\r\n".to_owned(), Some(400)),
+        (format!("GET / HTTP/3.0\r\n{host}\r\n"), Some(400)),
+        (format!("GET /\0 HTTP/1.1\r\n{host}\r\n"), Some(400)),
+        (format!("G(T / HTTP/1.1\r\n{host}\r\n"), Some(400)),
+        (format!("GET / HTTP/1.1\r\n{host}no colon\r\n\r\n"), Some(400)),
+        (format!("POST / HTTP/1.1\r\n{host}Content-Length: x\r\n\r\n"), Some(400)),
+        (format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: gzip\r\n\r\n"), Some(400)),
+        (format!("GET /{} HTTP/1.1\r\n{host}\r\n", "x".repeat(70_000)), Some(414)),
+        (format!("GET / HTTP/1.1\r\n{host}{many}\r\n"), Some(431)),
+        (format!("GET / HTTP/1.1\r\n{host}X: {}\r\n\r\n", "y".repeat(1_000_000)), Some(431)),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), None),
+    ] {
+        let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+        let _ = stream.write_all(said.as_bytes()).await;
+        let answer = rest(&mut stream).await;
+        let what = said.lines().next().unwrap().chars().take(40).collect::<String>();
+        let Some(status) = status else {
+            assert_eq!(answer, "", "{what}");
+            continue;
+        };
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {answer}");
+        assert!(answer.ends_with("\r\n\r\n") && !answer.contains("x-request-id"), "{what}: {answer}");
+    }
+}
+
 const SLEEP: &str = r#"
 @id("sleep") permit (principal, action == Palyra::Action::"tool.execute", resource)
 when { context has process && context.process.name == "sleep" };
