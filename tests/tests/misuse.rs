@@ -407,6 +407,35 @@ async fn what_long_records_say_is_told_in_portions() {
     assert!(peak < before + 40_000, "{} kB more", peak - before);
 }
 
+#[tokio::test]
+async fn questions_that_cannot_be_read_are_named_and_hide_no_others() {
+    let lab = DaemonLab::new();
+    let (agent, owner) = (lab.agent(), lab.owner());
+    let mut ids = Vec::new();
+    for index in 0..20 {
+        let waiting = agent.propose(&accepted(command(["echo", &index.to_string()])), None).await.unwrap();
+        ids.push(waiting.approval.unwrap());
+    }
+    let (unreadable, readable) = (&ids[1..18], [ids[0], ids[18], ids[19]]);
+    let journal = rusqlite::Connection::open(lab.journal().join("journal.db")).unwrap();
+    for id in unreadable {
+        let changed = journal.execute("UPDATE approvals SET document = '{}' WHERE id = ?1", [id.to_string()]).unwrap();
+        assert_eq!(changed, 1);
+    }
+    let told = owner.approvals(&Default::default()).await.unwrap();
+    assert_eq!(told.approvals.iter().map(|question| question.id).collect::<Vec<_>>(), readable);
+    assert_eq!((told.unreadable.as_slice(), told.more), (unreadable, false));
+    // Page by page, too.
+    let page = async |after, limit| {
+        let query = palyra_api::approval::ApprovalQuery { limit: Some(limit), after };
+        let told = owner.approvals(&query).await.unwrap();
+        (told.approvals.len(), told.unreadable, told.more)
+    };
+    assert_eq!(page(None, 1).await, (1, vec![], true));
+    assert_eq!(page(Some(ids[0]), 1).await, (1, unreadable.to_vec(), true));
+    assert_eq!(page(Some(ids[18]), 1).await, (1, vec![], false));
+}
+
 /// How much memory the daemon has, in kB.
 fn resident(lab: &DaemonLab) -> u64 {
     memory(lab, "VmRSS:")

@@ -266,6 +266,10 @@ pub struct Approvals {
     pub approvals: Vec<Approval>,
     /// Whether there are more.
     pub more: bool,
+    /// Questions among these that are pending and cannot be read. Nobody can answer them; they end with their time, or with their calls.
+    #[serde(default)]
+    #[schema(value_type = Vec<schema::Ulid>)]
+    pub unreadable: Vec<ApprovalId>,
 }
 
 /// A PIN, to show that a person is there.

@@ -1,5 +1,7 @@
 //! Questions and answers, from the gate's words into those of the wire.
 
+use std::collections::BTreeMap;
+
 use palyra_api::{
     approval::{Answered, Approval, ApprovalState as Told, Approve, Command, Containment, Grant, Risk, Scope},
     call::PolicyRef,
@@ -7,7 +9,7 @@ use palyra_api::{
 use palyra_gate::{
     ApprovalRecord, DecisionScope, PendingToolApproval, ProcessWork, Work, approval::record::Pattern, plan::Plan,
 };
-use palyra_journal::state::ApprovalState;
+use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId};
 
 use crate::{app::App, failure::Failure};
@@ -58,27 +60,80 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
     }
 }
 
-/// Questions that are pending, after this one: so many, and not much more than a page of bytes; and whether there are more.
+/// Questions that are told together.
+#[derive(Default)]
+pub struct Page {
+    /// The questions.
+    pub approvals: Vec<Approval>,
+    /// Those among them that cannot be read.
+    pub unreadable: Vec<ApprovalId>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Questions that are pending, after this one: so many, and not much more than a page of bytes. One that cannot be read is named, and hides no
+/// other.
 ///
 /// # Errors
 /// When the journal cannot be read.
-pub async fn page(app: &App, after: Option<ApprovalId>, most: usize) -> Result<(Vec<Approval>, bool), Failure> {
-    let (mut approvals, mut after, mut bytes) = (Vec::new(), after, 0);
+pub async fn page(app: &App, after: Option<ApprovalId>, most: usize) -> Result<Page, Failure> {
+    let (mut page, mut after, mut bytes) = (Page::default(), after, 0);
     loop {
-        let prompts = app.gate.pending_approvals(after, PAGE).await?;
-        let Some(last) = prompts.last() else { return Ok((approvals, false)) };
-        after = Some(last.id);
-        for prompt in &prompts {
-            if approvals.len() == most || bytes > PAGE_BYTES {
-                return Ok((approvals, true));
+        let (questions, last) = portion(app, after).await?;
+        for (id, prompt) in questions {
+            if page.approvals.len() == most || bytes > PAGE_BYTES {
+                return Ok(Page { more: true, ..page });
             }
-            bytes += prompt.summary.len() * 2;
-            approvals.push(told(prompt, None, app.clock.as_ref()));
+            match prompt {
+                Some(prompt) => {
+                    bytes += prompt.summary.len() * 2;
+                    page.approvals.push(told(&prompt, None, app.clock.as_ref()));
+                }
+                None => page.unreadable.push(id),
+            }
         }
+        if last.is_none() {
+            return Ok(page);
+        }
+        after = last;
         // A page takes a while to read; others come first.
         tokio::task::yield_now().await;
     }
 }
+
+/// Some questions that are pending, after this one; and the last of them, if there may be more behind it. Nothing stands for one that cannot be
+/// read.
+async fn portion(app: &App, after: Option<ApprovalId>) -> Result<(Vec<Pending>, Option<ApprovalId>), Failure> {
+    let prompts = app.gate.pending_approvals(after, PORTION).await?;
+    if prompts.len() == PORTION {
+        let last = prompts.last().map(|prompt| prompt.id);
+        return Ok((prompts.into_iter().map(|prompt| (prompt.id, Some(prompt))).collect(), last));
+    }
+    // There are no more, or some cannot be read and were left out.
+    let query = ApprovalQuery { state: ApprovalState::Pending, after, most: PORTION };
+    let rows = app.store.approvals_in(query).await?;
+    let mut prompts: BTreeMap<_, _> = prompts.into_iter().map(|prompt| (prompt.id, prompt)).collect();
+    let mut questions = Vec::new();
+    for row in &rows {
+        let prompt = match prompts.remove(&row.id) {
+            Some(prompt) => Some(prompt),
+            // It may have come meanwhile, and be answered already.
+            None => match app.gate.approval(row.id).await {
+                Ok(Some((prompt, None))) => Some(prompt),
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(approval = %row.id, %error, "a question cannot be read");
+                    None
+                }
+            },
+        };
+        questions.push((row.id, prompt));
+    }
+    Ok((questions, rows.get(PORTION - 1).map(|last| last.id)))
+}
+
+/// A question, if it can be read.
+type Pending = (ApprovalId, Option<PendingToolApproval>);
 
 /// An answer.
 #[must_use]
@@ -179,7 +234,7 @@ pub const fn state(state: ApprovalState) -> Told {
 }
 
 /// How many questions are read at once.
-const PAGE: usize = 8;
+const PORTION: usize = 8;
 
 /// How many bytes of questions are told at once, more or less.
 const PAGE_BYTES: usize = 4 << 20;

@@ -32,8 +32,8 @@ pub(super) async fn list(
     let most = oversight::page(query.limit)?;
     // Read before the questions are, so that events from there on tell of whatever changes after.
     let seq = app.hub.size().saturating_sub(1);
-    let (approvals, more) = question::page(&app, query.after, most).await?;
-    Ok(Reply(Approvals { seq, approvals, more }))
+    let question::Page { approvals, unreadable, more } = question::page(&app, query.after, most).await?;
+    Ok(Reply(Approvals { seq, approvals, more, unreadable }))
 }
 
 /// One question, whole, and its answer if it has one.
