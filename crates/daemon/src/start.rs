@@ -48,12 +48,16 @@ pub fn serve_with(
     })
 }
 
-/// Looks whether a daemon on this state directory could have its ports, before anything is made: whoever cannot start leaves nothing behind.
-/// The ports are taken for good when the daemon starts.
+/// Looks whether the first daemon on a state directory could have its ports, before anything is made: whoever cannot start leaves nothing
+/// behind. The ports are taken for good when the daemon starts. Where there is a state directory, that alone decides, and waits for what
+/// an earlier daemon leaves behind.
 ///
 /// # Errors
 /// When a port is taken, or what is configured makes no sense.
 pub fn ports_are_free(home: &StateHome) -> Result<(), ServeError> {
+    if home.path().exists() {
+        return Ok(());
+    }
     let listen = Config::read(home, environment()).map_err(InstallationError::from)?.listen;
     for address in [listen.control, listen.local] {
         TcpListener::bind(address).map_err(|error| StartError::Port { address, error: error.to_string() })?;
