@@ -1,5 +1,6 @@
-//! What the daemon costs over HTTP, in one run: denied calls, decided and durable, next to a bare axum route that answers a JSON body with
-//! JSON; how soon the daemon is ready on existing state; its memory when idle; and how soon the command says its version.
+//! What the daemon costs over HTTP, in one run: calls that policy denies because agents may only look around, decided and durable, next to a
+//! bare axum route that answers a JSON body with JSON; how soon the daemon is ready on existing state; its memory when idle; and how soon
+//! the command says its version.
 //!
 //! Both servers are processes of their own, asked by the same load over the same number of connections, in turns. The programs are taken from
 //! the directory of the `dist` profile, which `make bench` builds first. A missed target ends the program with an error.
@@ -17,7 +18,10 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -102,12 +106,16 @@ struct Template {
 }
 
 impl Template {
+    /// Every request is about something else.
     fn make(&self) -> Request<Full<Bytes>> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let body = format!(r#"{{"tool":"process.run","args":{{"command":["ls","-l","file-{number}"]}}}}"#);
         Request::post(self.path)
             .header(header::HOST, &self.host)
             .header(header::AUTHORIZATION, &self.bearer)
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from_static(BODY.as_bytes())))
+            .body(Full::new(Bytes::from(body)))
             .unwrap()
     }
 }
@@ -255,6 +263,3 @@ fn millis(duration: Duration) -> f64 {
 }
 
 const BARE: &str = "PALYRA_BENCH_BARE";
-
-/// A call that policy denies where agents may only look around.
-const BODY: &str = r#"{"tool":"process.run","args":{"command":["ls","-l"]}}"#;

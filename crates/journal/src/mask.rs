@@ -18,19 +18,23 @@ pub fn masked(text: String) -> String {
     if hinted.is_empty() {
         return text;
     }
-    let mut possible = vec![false; shapes.each.len()];
+    let mut likely = vec![Likely::No; shapes.each.len()];
     for hints in hinted {
         for hint in hints.all.find_overlapping_iter(&text) {
-            let shape = hints.of.get(hint.pattern().as_usize());
-            if let Some(possible) = shape.and_then(|&shape| possible.get_mut(shape)) {
-                *possible = true;
+            let Some(&(shape, begins_a_word)) = hints.of.get(hint.pattern().as_usize()) else { continue };
+            if let Some(likely) = likely.get_mut(shape).filter(|likely| **likely != Likely::Yes) {
+                let now = !begins_a_word || may_begin_a_word(&text, hint.start());
+                *likely = if now { Likely::Yes } else { Likely::BehindAMask };
             }
         }
     }
-    let mut masked = text;
-    for (shape, _) in shapes.each.iter().zip(possible).filter(|&(_, possible)| possible) {
-        if let Cow::Owned(replaced) = shape.pattern.replace_all(&masked, shape.mask.as_str()) {
-            masked = replaced;
+    let (mut masked, mut has_mask) = (text, false);
+    for (shape, likely) in shapes.each.iter().zip(likely) {
+        // What stands behind a token is the beginning of a word once that is masked.
+        if (likely == Likely::Yes || (likely == Likely::BehindAMask && has_mask))
+            && let Cow::Owned(replaced) = shape.pattern.replace_all(&masked, shape.mask.as_str())
+        {
+            (masked, has_mask) = (replaced, true);
         }
     }
     masked
@@ -47,6 +51,30 @@ pub fn masked_bytes(bytes: &[u8]) -> Vec<u8> {
     all
 }
 
+/// Whether a text may hold something of a shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Likely {
+    No,
+    /// Only where something before it is masked.
+    BehindAMask,
+    Yes,
+}
+
+/// Whether a word may begin here: not behind a letter, unless that may be the end of an escape.
+fn may_begin_a_word(text: &str, at: usize) -> bool {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    if !before.last().is_some_and(|&last| last.is_ascii_alphanumeric() || last == b'_') {
+        return true;
+    }
+    let of_an_escape = |&byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b';' | b'[');
+    let run = before.iter().rev().take(LONGEST_ESCAPE).take_while(|byte| of_an_escape(byte)).count();
+    // A run that is longer than anybody looks may be one.
+    run == LONGEST_ESCAPE || before.iter().rev().nth(run).is_some_and(|byte| matches!(byte, b'\\' | 0x1b))
+}
+
+/// How far back an escape is looked for.
+const LONGEST_ESCAPE: usize = 64;
+
 /// INVARIANT: the patterns below are valid, which a test shows. If they were not, nothing would be kept rather than too much.
 fn withheld() -> String {
     "{\"withheld\":\"the masking patterns could not be loaded\"}".to_owned()
@@ -61,8 +89,8 @@ struct Shapes {
 /// Finds every hint of some shapes.
 struct Hints {
     all: AhoCorasick,
-    /// Which shape each hint is one of.
-    of: Vec<usize>,
+    /// Which shape each hint is one of, and whether a word begins with it there.
+    of: Vec<(usize, bool)>,
 }
 
 struct Shape {
@@ -82,13 +110,21 @@ static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let hints = |in_either_case: bool| {
         let shapes = PATTERNS.iter().enumerate();
         let shapes = shapes.filter(|(_, (_, _, pattern))| pattern.contains("(?i)") == in_either_case);
-        let (hints, of): (Vec<&str>, _) =
-            shapes.flat_map(|(shape, &(_, hints, _))| hints.iter().map(move |&hint| (hint, shape))).unzip();
+        let (hints, of): (Vec<&str>, _) = shapes
+            .flat_map(|(shape, &(_, hints, pattern))| {
+                hints.iter().map(move |&hint| (hint, (shape, begins(hint, pattern))))
+            })
+            .unzip();
         let all = AhoCorasick::builder().ascii_case_insensitive(in_either_case).build(hints).ok()?;
         Some(Hints { all, of })
     };
     Some(Shapes { hints: [hints(false)?, hints(true)?], each })
 });
+
+/// Whether what a hint is for begins with it, and is a word. Hints that begin with anything but a letter stand further behind.
+fn begins(hint: &str, pattern: &str) -> bool {
+    pattern.starts_with(r"\b") && hint.starts_with(|first: char| first.is_ascii_alphanumeric())
+}
 
 /// Tokens are ASCII. A boundary that knows all alphabets makes the search many times slower as soon as a text holds any other letter, and
 /// hides a token that such a letter stands before. So does the letter that an escape ends in, which is why a token may begin behind one.
@@ -270,7 +306,31 @@ mod tests {
         assert_eq!(masked(text.to_owned()), r#"{"out":"a [masked private key]","exit":0}"#);
     }
 
+    /// The slow way: every shape is looked for, whatever hints there are.
+    fn masked_slowly(text: &str) -> String {
+        let each = &SHAPES.as_ref().unwrap().each;
+        let mask = |text: String, shape: &Shape| shape.pattern.replace_all(&text, shape.mask.as_str()).into_owned();
+        each.iter().fold(text.to_owned(), mask)
+    }
+
     proptest! {
+        #[test]
+        fn no_hint_is_missed(parts in prop::collection::vec((0..12_usize, 0..40_usize), 1..5)) {
+            let before = [
+                "", "a", "ask", "task_", "9", " ", "\u{e9}", "\\n", "\\u001b[0;31m", "\u{1b}[38;2;255;255;255m", "x\\t",
+            ];
+            let long = format!("\u{1b}[{}m", "0;".repeat(80));
+            let samples = samples();
+            let text: String = parts
+                .iter()
+                .map(|(b, n)| {
+                    let before = before.get(*b).copied().unwrap_or(&long);
+                    format!("{before}{}", samples.get(*n).map_or("sk_sk-SKeyJ", |(token, _)| token))
+                })
+                .collect();
+            prop_assert_eq!(masked(text.clone()), masked_slowly(&text));
+        }
+
         #[test]
         fn json_stays_json_whatever_it_holds(
             parts in prop::collection::vec((0..40_usize, "[ -~\n\u{e9}]{0,6}"), 0..6),
