@@ -376,6 +376,21 @@ async fn an_agent_can_neither_unlock_answering_nor_lock_people_out_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_guess_of_the_pin_is_told_of_also_when_whoever_made_it_is_gone() {
+    let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").open().await;
+    for pin in ["000000", "482913"] {
+        // It takes longer than that to find out.
+        let guess = tokio::time::timeout(Duration::from_micros(1), lab.gate.unlock(&owner(), pin)).await;
+        assert!(guess.is_err());
+    }
+    let told = async || {
+        let records = lab.records().await;
+        records.iter().filter(|one| one.record.kind == RecordKind::PresenceChecked).count()
+    };
+    until(|| async { told().await == 2 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_one_person_unlocked_is_not_unlocked_for_another_who_names_it() {
     let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").open().await;
     let running = lab.propose(lab.command(["true"]));

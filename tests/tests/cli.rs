@@ -21,7 +21,7 @@ use std::{
 
 use palyra_api::approval::{Approve, Scope};
 use palyra_client::Client;
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no, yes};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no, program, yes};
 use serde_json::Value;
 
 /// What a command came to.
@@ -297,9 +297,26 @@ fn nobody_approves_their_own_call_without_a_terminal() {
     let question = wait(async { asked(&lab.owner(), 1).await.remove(0) });
     let said = palyra(&lab, &["approvals", "approve", &question.id.to_string()]).expect(1);
     assert!(said.err.contains("nobody approves their own call"), "{}", said.err);
-    palyra(&lab, &["approvals", "deny", &question.id.to_string(), "--message", "no"]);
-    let _ = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
-    ended(running);
+    // To say no to it is to withdraw it, which anybody may.
+    palyra(&lab, &["approvals", "deny", &question.id.to_string(), "--message", "no"]).expect(0);
+    ended(running).expect(125);
+}
+
+#[test]
+fn a_program_starts_in_the_working_directory_also_where_that_lies_in_a_workspace() {
+    let lab = DaemonLab::new();
+    let below = lab.workspace().join("below");
+    fs::create_dir(&below).unwrap();
+    let said = Said::of(command(&lab, &["run", "--yes", "--", "pwd"]).current_dir(&below).output().unwrap()).expect(0);
+    assert_eq!(said.out.trim(), fs::canonicalize(&below).unwrap().to_str().unwrap());
+}
+
+#[test]
+fn the_daemon_alone_takes_no_arguments_but_tells_about_itself() {
+    let lab = DaemonPlan::default().make();
+    let told = |argument: &str| Said::of(lab.command(&program("palyrad")).arg(argument).output().unwrap());
+    assert!(told("--help").expect(0).out.contains("Usage: palyrad"));
+    assert!(told("--frobnicate").expect(2).err.contains("takes no arguments"));
 }
 
 /// A command on a terminal of its own, what it shows there, and what is typed.
@@ -312,7 +329,7 @@ struct Screen {
 
 impl Screen {
     fn open(lab: &DaemonLab, args: &str) -> Self {
-        let line = format!("exec {} {args}", palyra_tests::daemon::program("palyra").display());
+        let line = format!("exec {} {args}", program("palyra").display());
         let mut shell = lab.command(std::path::Path::new("script"));
         let shell = shell.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1");
         let shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

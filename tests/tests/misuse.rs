@@ -446,3 +446,88 @@ fn memory(lab: &DaemonLab, what: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with(what)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
+
+/// Policies that take a while to load, and let everybody do everything.
+fn many() -> String {
+    let one = |n: usize| {
+        format!("@id(\"many-{n}\") permit (principal == Palyra::Agent::\"nobody-{n}\", action, resource);\n")
+    };
+    format!("@id(\"all\") permit (principal, action, resource);\n{}", (0..2_000).map(one).collect::<String>())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_whose_caller_hangs_up_is_told_of_and_does_not_overtake_a_later_one() {
+    let lab = DaemonLab::new();
+    let own = lab.home().join("policies/own.cedar");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(&own, many()).unwrap();
+    let raw = Raw { lab: &lab, whose: "owner" };
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(raw.head("POST /api/v1/policy/reload", "Content-Length: 0\r\n").as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(stream);
+    let forbid = "@id(\"none\") @why(\"nothing runs\") forbid (principal, action == Palyra::Action::\"tool.execute\", resource);";
+    std::fs::write(&own, forbid).unwrap();
+    let (status, told) = raw.ask("POST /api/v1/policy/reload", "Content-Length: 0\r\n", "").await;
+    assert_eq!(status, 200, "{told}");
+    // Whatever the first one still had to do is done by now.
+    let until = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < until {
+        let refused = lab.agent().propose(&command(["touch", "marker"]), None).await.unwrap_err();
+        let ClientError::Refused { error, .. } = refused else { panic!("{refused:?}") };
+        assert!(error.message.contains("nothing runs"), "{}", error.message);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let (_, records) = raw.ask("GET /api/v1/journal/records?from=0&limit=500", "", "").await;
+    let records: Value = serde_json::from_str(&records).unwrap();
+    let kinds =
+        records["records"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(kinds.filter(|kind| kind == "policy.reloaded").count(), 2, "{records}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_judged_by_the_switches_of_one_configuration_and_the_policies_of_another() {
+    let lab = DaemonLab::new();
+    let (own, config) = (lab.home().join("policies/own.cedar"), lab.home().join("config.toml"));
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let known = std::fs::read_to_string(&config).unwrap();
+    assert!(!known.contains("allow_sensitive_tools") && known.contains("[policy]"), "{known}");
+    let permit = "@id(\"permit\") permit (principal, action, resource);";
+    let forbid = "@id(\"permit\") permit (principal, action, resource);
+                  @id(\"no\") forbid (principal, action == Palyra::Action::\"tool.execute\", resource)
+                  when { context has process && context.process.name == \"touch\" };";
+    let put = |sensitive: bool, policies: &str| {
+        std::fs::write(&config, known.replace("[policy]", &format!("[policy]\nallow_sensitive_tools = {sensitive}")))
+            .unwrap();
+        std::fs::write(&own, policies).unwrap();
+    };
+    // Neither of the two lets anything be touched.
+    let both = [(false, permit), (true, forbid)];
+    put(both[0].0, both[0].1);
+    lab.owner().reload().await.unwrap();
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let proposing: Vec<_> = (0..3)
+        .map(|_| {
+            let (agent, over) = (lab.agent(), std::sync::Arc::clone(&over));
+            tokio::spawn(async move {
+                let mut count = 0;
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let call = agent.propose(&command(["touch", "marker"]), None).await;
+                    assert!(call.is_err(), "{call:?}");
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    for round in 0..12_usize {
+        let (sensitive, policies) = both[(round + 1) % 2];
+        put(sensitive, policies);
+        lab.owner().reload().await.unwrap();
+    }
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    for one in proposing {
+        assert!(one.await.unwrap() > 10);
+    }
+    assert!(!lab.workspace().join("marker").exists());
+}

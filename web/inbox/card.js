@@ -257,6 +257,7 @@ function unsaid({ args, command }) {
   const [name, ...words] = Array.isArray(rest.command) ? rest.command : [];
   // What was asked for by one name and leads to another stays in sight.
   if ((name === command.program || command.program.endsWith(`/${name}`)) && equal(words, command.args)) delete rest.command;
+  if (rest.cwd === command.cwd) delete rest.cwd;
   if (rest.env !== undefined && equal(sorted(rest.env), sorted(command.environment))) delete rest.env;
   return Object.keys(rest).length === 0 ? undefined : rest;
 }

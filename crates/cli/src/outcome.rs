@@ -11,7 +11,7 @@ use crate::{
 
 /// Prints a call: what was proposed, what was decided, and what came of it.
 pub(crate) fn call(call: &Call, terminal: &Terminal) {
-    terminal.out(headline(call, terminal));
+    terminal.out_rows(headline(call, terminal));
     if let Some(proposed) = &call.proposed {
         let place = proposed.workspace.as_deref().map(|name| format!(" in {}", visible(name)));
         let way = proposed.channel.as_deref().map(|name| format!(" by {}", visible(name)));
@@ -25,7 +25,11 @@ pub(crate) fn call(call: &Call, terminal: &Terminal) {
         block("  arguments", &serde_json::to_string_pretty(&proposed.args).unwrap_or_default(), terminal);
     }
     if let Some(decided) = &call.decided {
-        terminal.out(format!("  decided  {}  {}", terminal.verdict_word(&decided.verdict), shown(&decided.reason)));
+        terminal.out_rows(format!(
+            "  decided  {}  {}",
+            terminal.verdict_word(&decided.verdict),
+            shown(&decided.reason)
+        ));
         for policy in &decided.policies {
             let place = terminal.paint(DIM, &format!("({})", visible(&policy.location)));
             terminal.out(format!("    {} {place}", terminal.paint(BOLD, &visible(&policy.id))));
@@ -35,9 +39,9 @@ pub(crate) fn call(call: &Call, terminal: &Terminal) {
         terminal.out(format!("  asked    {approval}"));
     }
     if let Some(refusal) = &call.refusal {
-        terminal.out(format!("  refused  {} ({})", shown(&refusal.message), visible(&refusal.code)));
+        terminal.out_rows(format!("  refused  {} ({})", shown(&refusal.message), visible(&refusal.code)));
         if let Some(help) = &refusal.help {
-            terminal.out(format!("           {}", shown(help)));
+            terminal.out_rows(format!("           {}", shown(help)));
         }
     }
     output(call.output.as_ref(), terminal);

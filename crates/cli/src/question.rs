@@ -172,7 +172,10 @@ impl Page<'_> {
         self.field("starts in", &visible(&command.cwd));
         let variables: Vec<String> =
             command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        self.list("environment", variables.iter().map(String::as_str));
+        match variables.is_empty() {
+            true => self.field("environment", "none besides the fixed variables"),
+            false => self.list("environment", variables.iter().map(String::as_str)),
+        }
         if let Some(digest) = &command.stdin_sha256 {
             self.field("stdin", &format!("sha256 {digest}"));
         }

@@ -73,7 +73,7 @@ impl Names {
             return Err(Failure::new(
                 "bad_host",
                 "the request is for another host",
-                "use the address that `palyra paths` shows",
+                "use the address that the daemon tells at its start, as it stands there",
             ));
         }
         let foreign = headers.contains_key(header::ORIGIN)

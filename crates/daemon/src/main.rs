@@ -3,10 +3,25 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "--version" || argument == "-V") {
-        println!("palyrad {}", env!("CARGO_PKG_VERSION"));
-        return ExitCode::SUCCESS;
+    let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match arguments.first().map(String::as_str) {
+        None => serve(),
+        Some("--version" | "-V") => {
+            println!("palyrad {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Some("--help" | "-h") => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Some(_) => {
+            eprintln!("error: palyrad takes no arguments\n\n{HELP}");
+            ExitCode::from(USAGE)
+        }
     }
+}
+
+fn serve() -> ExitCode {
     match palyra_daemon::serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -15,3 +30,18 @@ fn main() -> ExitCode {
         }
     }
 }
+
+const HELP: &str = "\
+The Palyra daemon, for service managers. `palyra up` is the same for people.
+
+Usage: palyrad
+
+It is configured by config.toml in its state directory and by variables such as PALYRA_LISTEN__LOCAL; `palyra paths` shows where
+that is. PALYRA_HOME names another state directory. SIGHUP makes it read its configuration and policies again; SIGTERM ends it.
+
+Options:
+  -h, --help     Tell this
+  -V, --version  Tell the version";
+
+/// What a command line that makes no sense ends with.
+const USAGE: u8 = 2;

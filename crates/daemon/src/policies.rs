@@ -31,6 +31,13 @@ use crate::{
 /// # Errors
 /// When something of it cannot be used. What was in force stays.
 pub async fn reload(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> {
+    let (app, by) = (Arc::clone(app), by.to_owned());
+    // SECURITY: on a task of its own. Whoever asked for it may hang up, and what was begun would come into force behind a later one, untold.
+    let reloading = tokio::spawn(async move { reload_alone(&app, &by).await });
+    reloading.await.unwrap_or_else(|error| Err(Failure::internal(error.to_string())))
+}
+
+async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> {
     // One at a time: of two that were mixed, one would be told to be in force and the other be.
     let _alone = app.reloading.lock().await;
     let loading = Arc::clone(app);
@@ -54,7 +61,7 @@ pub async fn reload(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> {
             };
             *app.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = in_force;
             tracing::info!(by, policy_set = %app.gate.engine().snapshot().digest(), "policies and configuration are in force");
-            app.gate.policies_changed(by).await?;
+            app.gate.policies_in_force(by).await?;
             Ok(waits)
         }
         Err(failure) => {
@@ -86,12 +93,11 @@ fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {
     let invalid = |error: ConfigError| Failure::new("config_invalid", error.to_string(), error.advice());
     let config = Config::read(&app.home, environment()).map_err(invalid)?;
     let sources = config.policies(&app.home.policies()).map_err(|error| unusable(&error))?;
-    // Tried before anything is changed.
-    Snapshot::load(&sources).map_err(|error| unusable(&error))?;
+    // Everything is worked out before anything is changed, and both change at once.
+    let policies = Snapshot::load(&sources).map_err(|error| unusable(&error))?;
     app.gate
-        .reconfigure(config.gate())
+        .put_in_force(config.gate(), Arc::new(policies))
         .map_err(|error| Failure::new("config_invalid", error.to_string(), "look at [[workspace]] in config.toml"))?;
-    app.gate.engine().reload(&sources).map_err(|error| unusable(&error))?;
     Ok(Arc::new(config))
 }
 

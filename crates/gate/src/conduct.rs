@@ -40,7 +40,7 @@ use crate::{
     question::Ear,
     reading::{Surroundings, Understood},
     refusal::Refusal,
-    settings::Settings,
+    settings::{InForce, Settings},
     tool::{self, Intent, Look, ToolDefinition},
     workspace::Workspace,
 };
@@ -250,8 +250,7 @@ impl Inner {
         proposal: Arc<ToolProposal>,
         now: Timestamp,
     ) -> Result<Judged, Refusal> {
-        let version = *self.policies.borrow();
-        let settings = self.settings.load_full();
+        let InForce { settings, policies, version } = self.in_force();
         let workspace = match &proposal.workspace {
             Some(name) => Some(settings.workspace(name).ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?),
             None => None,
@@ -259,7 +258,6 @@ impl Inner {
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
         let mut run = self.run_of(&proposal).await?;
         let postures = self.known_postures(&proposal.tool, version).await?;
-        let policies = self.engine.snapshot();
         let security = Security {
             policies: &policies,
             config: &settings.evaluation,
@@ -421,8 +419,8 @@ impl Inner {
                 return Err(Refusal::Cancelled(cause).into());
             }
             // What is set from here on counts for the next call.
-            let in_force = self.engine.snapshot().digest() == judged.decision.policy_set;
-            if !in_force || *self.policies.borrow() != judged.version {
+            let InForce { policies, version, .. } = self.in_force();
+            if policies.digest() != judged.decision.policy_set || version != judged.version {
                 return Err(Hitch::JudgeAgain);
             }
             let started_at = self.clock.now();

@@ -14,7 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     task::{Context, Poll},
@@ -48,7 +48,7 @@ use crate::{
     proposal::ToolProposal,
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
-    settings::{Ground, Settings},
+    settings::{Ground, InForce, Settings},
     tools::Registry,
     waiting::Waiters,
     workspace::WorkspaceError,
@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     pub(crate) ground: Ground,
     /// Held by whoever changes the settings.
     pub(crate) changing: Mutex<()>,
+    /// Held for writing while settings and policies are exchanged, so that nobody sees one of before and the other of after.
+    pub(crate) exchanging: RwLock<()>,
     pub(crate) waiters: Waiters,
     pub(crate) live: broadcast::Sender<LiveOutput>,
     /// Counts reloads; calls that wait are decided anew when it changes.
@@ -136,6 +138,7 @@ impl Gate {
             presence: parts.presence,
             ground,
             changing: Mutex::default(),
+            exchanging: RwLock::default(),
             waiters: Waiters::default(),
             live,
             policies: watch::channel(0).0,
@@ -337,10 +340,17 @@ impl Gate {
     /// # Errors
     /// When it cannot be recorded. The policies are in force all the same.
     pub async fn policies_changed(&self, by: &str) -> Result<(), Refusal> {
-        let inner = &self.inner;
-        let body = serde_json::json!({ "policy_set": inner.engine.snapshot().digest(), "by": by });
-        inner.policies.send_modify(|count| *count += 1);
-        inner.tell(RecordKind::PolicyReloaded, &body).await
+        self.inner.policies.send_modify(|count| *count += 1);
+        self.policies_in_force(by).await
+    }
+
+    /// Records which policies are in force since [`Self::put_in_force`].
+    ///
+    /// # Errors
+    /// When it cannot be recorded. They are in force all the same.
+    pub async fn policies_in_force(&self, by: &str) -> Result<(), Refusal> {
+        let body = serde_json::json!({ "policy_set": self.inner.engine.snapshot().digest(), "by": by });
+        self.inner.tell(RecordKind::PolicyReloaded, &body).await
     }
 
     /// Records that a reload was refused, and why. What was in force stays in force.
@@ -541,7 +551,8 @@ impl Inner {
     ) -> Result<(), Refusal> {
         let request = PolicyRequest { principal: by.clone(), action, resource };
         let context = PolicyRequestContext { channel, ..PolicyRequestContext::at(self.clock.now()) };
-        let decision = self.engine.decide(&request, &context, &self.settings.load().evaluation);
+        let InForce { settings, policies, .. } = self.in_force();
+        let decision = policies.decide(&request, &context, &settings.evaluation);
         match decision.verdict {
             Verdict::Allow => Ok(()),
             Verdict::Ask | Verdict::Deny => Err(Refusal::NotPermitted(decision.reason())),

@@ -48,6 +48,10 @@ impl Inner {
 
     /// The postures that are set for a tool, as of a version that was current before this was called.
     pub(crate) async fn known_postures(&self, tool: &ToolName, version: u64) -> Result<Arc<[PostureRow]>, ReadError> {
+        // What could not be written may be there all the same; until that is known, nothing is taken from memory nor put there.
+        if self.store.trouble().is_some() {
+            return Ok(self.store.postures(tool.clone()).await?.into());
+        }
         if let Some(known) = self.memory.postures(version, |postures| postures.of.get(tool).cloned()) {
             return Ok(known);
         }

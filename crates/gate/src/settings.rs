@@ -10,13 +10,13 @@ use std::{
     },
 };
 
-use palyra_policy::PolicyEvaluationConfig;
+use palyra_policy::{PolicyEvaluationConfig, Snapshot};
 use palyra_sandbox::SandboxProcessRunner;
 use palyra_types::{AbsolutePath, WorkspaceName};
 
 use crate::{
     config::GateConfig,
-    gate::{Gate, OpenError},
+    gate::{Gate, Inner, OpenError},
     tool::SearchPath,
     workspace::{Workspace, WorkspaceError},
 };
@@ -53,6 +53,26 @@ pub(crate) struct Ground {
     pub(crate) environment: BTreeMap<String, String>,
 }
 
+/// What is in force at one moment.
+pub(crate) struct InForce {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policies: Arc<Snapshot>,
+    /// Counts changes of settings, policies and postures.
+    pub(crate) version: u64,
+}
+
+impl Inner {
+    /// What is in force now, all as of one moment.
+    pub(crate) fn in_force(&self) -> InForce {
+        let _still = self.exchanging.read().unwrap_or_else(PoisonError::into_inner);
+        InForce {
+            version: *self.policies.borrow(),
+            settings: self.settings.load_full(),
+            policies: self.engine.snapshot(),
+        }
+    }
+}
+
 impl Gate {
     /// The configuration in force.
     #[must_use]
@@ -79,14 +99,31 @@ impl Gate {
     /// # Errors
     /// When a workspace cannot be used.
     pub fn reconfigure(&self, config: GateConfig) -> Result<(), OpenError> {
+        self.exchange(config, None)
+    }
+
+    /// As [`Self::reconfigure`], with other policies at the same moment: nothing is judged by the one of before and the other of after.
+    ///
+    /// # Errors
+    /// When a workspace cannot be used. Then nothing has changed.
+    pub fn put_in_force(&self, config: GateConfig, policies: Arc<Snapshot>) -> Result<(), OpenError> {
+        self.exchange(config, Some(policies))
+    }
+
+    fn exchange(&self, config: GateConfig, policies: Option<Arc<Snapshot>>) -> Result<(), OpenError> {
         let inner = &self.inner;
         let changing = inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let settings = inner.settings.load().next(config, &inner.ground)?;
         let calls = settings.config.calls;
+        let exchanging = inner.exchanging.write().unwrap_or_else(PoisonError::into_inner);
         inner.settings.store(Arc::new(settings));
-        inner.admission.resize(calls);
-        // Only now: whoever was judged by what held before hears of it before anything is started.
+        if let Some(policies) = policies {
+            inner.engine.adopt(policies);
+        }
+        // Whoever was judged by what held before hears of it before anything is started.
         inner.policies.send_modify(|count| *count += 1);
+        drop(exchanging);
+        inner.admission.resize(calls);
         drop(changing);
         Ok(())
     }

@@ -52,6 +52,11 @@ impl Engine {
         Ok(next)
     }
 
+    /// Puts a set in force that was loaded before.
+    pub fn adopt(&self, next: Arc<Snapshot>) {
+        self.active.store(next);
+    }
+
     /// The set in force now. Several questions put to one snapshot are answered by one set, whatever is reloaded meanwhile.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {

@@ -81,7 +81,9 @@ impl SandboxProcessRunErrorKind {
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::EgressDenied => "add the host to the allowed egress hosts, or leave it out of the call",
+            Self::EgressDenied => {
+                "add the host under [[egress.host]] in the configuration, or leave it out of the call"
+            }
             Self::InterpreterDenied => {
                 "call the program itself instead of a shell, or use a tier that contains interpreters"
             }

@@ -43,10 +43,10 @@ async fn list(client: &Client, terminal: &Terminal) -> Outcome {
     for grant in &grants.grants {
         let Grant { id, session, principal, tool, covers, by, until, uses } = grant;
         let (covers, principal, by) = (shown(covers), visible(principal), visible(by));
-        terminal.out(format!("{}  {tool}  {covers}", terminal.paint(BOLD, &id.to_string())));
+        terminal.out_rows(format!("{}  {tool}  {covers}", terminal.paint(BOLD, &id.to_string())));
         let until = until.map_or_else(|| "the machine starts anew".to_owned(), |until| until.to_string());
         let more = format!("    for {principal} in session {session} · by {by} · until {until} · used {uses} times");
-        terminal.out(terminal.paint(DIM, &more));
+        terminal.out_rows(terminal.paint(DIM, &more));
     }
     if grants.grants.is_empty() {
         terminal.talk("no approval covers more than one call");

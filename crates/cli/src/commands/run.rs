@@ -69,7 +69,11 @@ struct Report {
 
 pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
     let tool = ToolName::parse("process.run").map_err(|error| unusable("the tool", &error.to_string()))?;
-    let call = NewCall { directory: Some(absolute(None)?), ..NewCall::new(tool, args.arguments()?) };
+    let directory = absolute(None)?;
+    let mut fields = args.arguments()?;
+    // The directory may lie in a workspace that is configured, and the program is to start here all the same.
+    fields.insert("cwd".to_owned(), json!(directory));
+    let call = NewCall { directory: Some(directory), ..NewCall::new(tool, fields) };
     let client = owner()?;
     let answering = if args.yes { Answering::Yes } else { Answering::Person };
     let mut unread = Unread::new(args.stdin || terminal.json);
@@ -85,7 +89,7 @@ pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
         Ok(Followed::Over(call)) => over(call, args, &mut live, terminal),
         Ok(Followed::Refused(error)) => refused(error, terminal),
         Ok(Followed::Interrupted) => {
-            terminal.talk("withdrawn");
+            terminal.talk("withdrawn; whatever ran is stopped");
             Ok(Exit::Interrupted)
         }
         // As if the program had been told by the system itself.

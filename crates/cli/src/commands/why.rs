@@ -66,8 +66,8 @@ fn show(explanation: &CallExplanation, terminal: &Terminal) {
         return;
     }
     terminal.out(format!("call {}", explanation.call));
-    terminal.out(terminal.paint(DIM, &shown(&explanation.what)));
-    terminal.out(format!("{}  then: {}", terminal.verdict_word(&explanation.decided), shown(&explanation.reason)));
+    terminal.out_rows(terminal.paint(DIM, &shown(&explanation.what)));
+    terminal.out_rows(format!("{}  then: {}", terminal.verdict_word(&explanation.decided), shown(&explanation.reason)));
     if !explanation.same_policies {
         let verdict = visible(&explanation.verdict);
         terminal.out(terminal.paint(WAIT, &format!("! the policies have changed since; now it would be: {verdict}")));

@@ -28,6 +28,7 @@ use crate::{
     permit::Approver,
     question::over,
     refusal::{CancelCause, Refusal},
+    settings::InForce,
 };
 
 /// Whoever answers.
@@ -166,21 +167,10 @@ impl Gate {
         if inner.presence.is_none() {
             return Err(AnswerError::NoPin);
         }
-        let (shared, session, pin) = (Arc::clone(inner), by.presence(), pin.to_owned());
-        // Hashing takes a processor for a while, which the other calls need.
-        let outcome = tokio::task::spawn_blocking(move || match &shared.presence {
-            Some(presence) => Ok(presence.unlock(&session, &pin, shared.clock.as_ref())),
-            None => Err(AnswerError::NoPin),
-        });
-        let outcome = outcome.await.map_err(internal)??;
-        let told = serde_json::json!({ "by": by.principal.to_string(), "unlocked": outcome.is_ok() });
-        let record = inner.record(RecordKind::PresenceChecked, palyra_journal::Subject::default(), &told)?;
-        if let Err(error) = inner.commit(vec![record], Vec::new()).await {
-            // Nobody could tell later who answered with whose PIN.
-            inner.presence.iter().for_each(|presence| presence.lock(&by.presence()));
-            return Err(Refusal::from(error).into());
-        }
-        Ok(outcome?)
+        let (inner, session, principal) = (Arc::clone(inner), by.presence(), by.principal.to_string());
+        let pin = pin.to_owned();
+        // SECURITY: on a task of its own. Whoever hangs up meanwhile has guessed all the same, and that is told.
+        tokio::spawn(async move { inner.unlock(session, principal, pin).await }).await.map_err(internal)?
     }
 
     /// Ends a standing approval.
@@ -205,6 +195,24 @@ impl Gate {
 }
 
 impl Inner {
+    /// Unlocks a session of answering, once it is on record that somebody knew the PIN.
+    async fn unlock(self: Arc<Self>, session: String, by: String, pin: String) -> Result<(), AnswerError> {
+        let shared = Arc::clone(&self);
+        // Hashing takes a processor for a while, which the other calls need.
+        let outcome = tokio::task::spawn_blocking(move || match &shared.presence {
+            Some(presence) => Ok(presence.check(&pin, shared.clock.as_ref())),
+            None => Err(AnswerError::NoPin),
+        });
+        let outcome = outcome.await.map_err(internal)??;
+        let told = serde_json::json!({ "by": by, "unlocked": outcome.is_ok() });
+        let record = self.record(RecordKind::PresenceChecked, palyra_journal::Subject::default(), &told)?;
+        // If it cannot be told, nobody could say later who answered with whose PIN.
+        self.commit(vec![record], Vec::new()).await.map_err(Refusal::from)?;
+        outcome?;
+        self.presence.iter().for_each(|presence| presence.unlock(&session, self.clock.as_ref()));
+        Ok(())
+    }
+
     /// A question that there is.
     async fn asked(&self, id: ApprovalId) -> Result<ApprovalRow, AnswerError> {
         self.store.approval(id).await.map_err(Refusal::from)?.ok_or(AnswerError::Unknown(id))
@@ -235,7 +243,7 @@ impl Inner {
             return Err(AnswerError::TooLate(row.state));
         }
         let mut document = read(row)?;
-        self.may_answer(&document.prompt, by)?;
+        self.may_answer(&document.prompt, answer, by)?;
         let (clock, prompt) = (self.clock.as_ref(), &document.prompt);
         if prompt.answer_by.has_passed(clock, self.recorded()) {
             return Err(AnswerError::TooLate(ApprovalState::Expired));
@@ -280,16 +288,18 @@ impl Inner {
         }
     }
 
-    fn may_answer(&self, prompt: &PendingToolApproval, by: &Answerer) -> Result<(), AnswerError> {
+    fn may_answer(&self, prompt: &PendingToolApproval, answer: &Answer, by: &Answerer) -> Result<(), AnswerError> {
         if by.principal.kind() == PrincipalKind::Agent {
             return Err(AnswerError::Agent);
         }
         let same = |other: &Principal| other.kind() == by.principal.kind() && other.id() == by.principal.id();
         let own = same(&prompt.principal) || prompt.on_behalf_of.as_ref().is_some_and(same);
-        if own && !(by.interactive && by.principal.kind() == PrincipalKind::User) {
+        // Whoever says no to their own call withdraws it.
+        let approves = matches!(answer, Answer::Approve(_));
+        if own && approves && !(by.interactive && by.principal.kind() == PrincipalKind::User) {
             return Err(AnswerError::Own);
         }
-        let settings = self.settings.load();
+        let InForce { settings, policies, .. } = self.in_force();
         let id = ObjectId::parse(&prompt.id.to_string()).map_err(internal)?;
         let request = PolicyRequest {
             principal: by.principal.clone(),
@@ -303,7 +313,7 @@ impl Inner {
             workspace: prompt.workspace.clone(),
             ..PolicyRequestContext::at(self.clock.now())
         };
-        let decision = self.engine.decide(&request, &context, &settings.evaluation);
+        let decision = policies.decide(&request, &context, &settings.evaluation);
         if decision.verdict != Verdict::Allow {
             return Err(AnswerError::Policy(decision.reason()));
         }
@@ -473,7 +483,7 @@ pub enum AnswerError {
     #[error("an agent cannot answer approvals")]
     Agent,
     /// It is their own call.
-    #[error("nobody approves their own call")]
+    #[error("nobody approves their own call but at a terminal")]
     Own,
     /// Policy does not let them.
     #[error("policy does not let you answer: {0}")]
@@ -537,7 +547,7 @@ impl AnswerError {
             Self::Unknown(_) => "`palyra approvals list` shows what is pending".to_owned(),
             Self::TooLate(_) => "nothing ran by this answer; the call can be proposed again".to_owned(),
             Self::Agent => "a person answers with their own credential".to_owned(),
-            Self::Own => "let somebody else answer, or answer at a terminal yourself".to_owned(),
+            Self::Own => "answer at a terminal, or let somebody else answer".to_owned(),
             Self::Policy(_) => "ask an owner, admin or operator".to_owned(),
             Self::PinNeeded => "unlock with your PIN and answer again".to_owned(),
             Self::NoPin => "set one with `palyra approvals pin` and start the daemon anew, or set `presence = \"none\"` under [approvals]".to_owned(),

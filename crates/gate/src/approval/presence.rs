@@ -52,11 +52,11 @@ impl PresencePin {
         Ok(Self { hash: hash.trim().to_owned(), state: Mutex::default() })
     }
 
-    /// Unlocks a session of answering. Takes some tens of milliseconds, on purpose.
+    /// Whether this is the PIN. Takes some tens of milliseconds, on purpose.
     ///
     /// # Errors
     /// When the PIN is wrong, or was wrong too often.
-    pub fn unlock(&self, session: &str, pin: &str, clock: &dyn Clock) -> Result<(), PresenceError> {
+    pub fn check(&self, pin: &str, clock: &dyn Clock) -> Result<(), PresenceError> {
         let now = clock.boot().millis;
         {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +73,6 @@ impl PresencePin {
         }
         if right {
             state.wrong_in_a_row = 0;
-            state.unlocked.retain(|_, until| *until > now);
-            state.unlocked.insert(session.to_owned(), now.saturating_add(millis(UNLOCKED_FOR)));
             return Ok(());
         }
         state.wrong_in_a_row += 1;
@@ -84,6 +82,14 @@ impl PresencePin {
             state.locked_until = now.saturating_add(millis(LOCKED_FOR));
         }
         Err(PresenceError::Wrong { left })
+    }
+
+    /// Unlocks a session of answering for a while. To be called once it is on record who knew the PIN.
+    pub fn unlock(&self, session: &str, clock: &dyn Clock) {
+        let now = clock.boot().millis;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.unlocked.retain(|_, until| *until > now);
+        state.unlocked.insert(session.to_owned(), now.saturating_add(millis(UNLOCKED_FOR)));
     }
 
     /// Whether a session of answering is unlocked.
@@ -157,7 +163,9 @@ mod tests {
     #[test]
     fn the_right_pin_unlocks_one_session_for_a_while() {
         let (pin, clock) = pin();
-        assert_eq!(pin.unlock("tui", "482913", &clock), Ok(()));
+        assert_eq!(pin.check("482913", &clock), Ok(()));
+        assert!(!pin.is_unlocked("tui", &clock));
+        pin.unlock("tui", &clock);
         assert!(pin.is_unlocked("tui", &clock));
         assert!(!pin.is_unlocked("console", &clock));
         clock.advance(30 * 60 * 1000);
@@ -168,13 +176,13 @@ mod tests {
     fn five_wrong_guesses_lock_it_even_for_the_right_pin() {
         let (pin, clock) = pin();
         for left in [4, 3, 2, 1, 0] {
-            assert_eq!(pin.unlock("x", "000000", &clock), Err(PresenceError::Wrong { left }));
+            assert_eq!(pin.check("000000", &clock), Err(PresenceError::Wrong { left }));
         }
-        assert_eq!(pin.unlock("x", "482913", &clock), Err(PresenceError::Locked { for_ms: 900_000 }));
+        assert_eq!(pin.check("482913", &clock), Err(PresenceError::Locked { for_ms: 900_000 }));
         clock.set_wall(Timestamp::from_unix_millis(i64::MAX / 2));
-        assert!(matches!(pin.unlock("x", "482913", &clock), Err(PresenceError::Locked { .. })));
+        assert!(matches!(pin.check("482913", &clock), Err(PresenceError::Locked { .. })));
         clock.advance(900_000);
-        assert_eq!(pin.unlock("x", "482913", &clock), Ok(()));
+        assert_eq!(pin.check("482913", &clock), Ok(()));
     }
 
     #[test]

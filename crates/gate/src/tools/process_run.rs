@@ -86,7 +86,7 @@ impl Tool for ProcessRun {
         check_environment(&env)?;
         let hosts = egress_hosts.iter().map(|text| read_host(text)).collect::<Result<BTreeSet<_>, _>>()?;
         let workspace = place.workspace()?;
-        if cwd.is_some() {
+        if cwd.as_deref().is_some_and(|cwd| cwd != "." && cwd != workspace.root().as_str()) {
             place.whole()?;
         }
         let cwd = match place.look {

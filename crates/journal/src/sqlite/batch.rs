@@ -76,7 +76,7 @@ impl<'a> Batch<'a> {
             }
         }
         let coming = more.coming.load(Ordering::Relaxed).min(LARGEST.saturating_sub(self.askers.len()));
-        if coming == 0 || self.then.is_some() {
+        if coming == 0 || self.then.is_some() || Instant::now() >= more.patience {
             return false;
         }
         more.jobs.await_until(coming.min(CHUNK), more.patience);

@@ -20,7 +20,12 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         while let Some(mut page) = pages.next().await? {
             approvals.append(&mut page);
         }
-        terminal.document("approvals", serde_json::json!({ "seq": pages.seq(), "approvals": approvals }));
+        terminal.document(
+            "approvals",
+            serde_json::json!({
+                "seq": pages.seq(), "approvals": approvals, "unreadable": pages.unreadable(),
+            }),
+        );
         return Ok(Exit::Ok);
     }
     let mut count = 0;
@@ -28,7 +33,16 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         page.iter().for_each(|approval| line(approval, terminal));
         count += page.len();
     }
+    if !pages.unreadable().is_empty() {
+        let named: Vec<String> = pages.unreadable().iter().map(ToString::to_string).collect();
+        terminal.talk(format!(
+            "{} waiting that cannot be read, and that nobody can answer; they end with their time: {}",
+            named.len(),
+            named.join(", ")
+        ));
+    }
     match count {
+        0 if !pages.unreadable().is_empty() => {}
         0 => terminal.talk("nothing waits for an answer"),
         count => terminal.talk(format!("{count} waiting; `palyra approvals show ID` shows one whole")),
     }

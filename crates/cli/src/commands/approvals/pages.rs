@@ -1,5 +1,7 @@
 //! The questions that wait, page by page, oldest first.
 
+use std::collections::BTreeSet;
+
 use palyra_api::approval::{Approval, ApprovalQuery};
 use palyra_client::Client;
 use palyra_types::id::ApprovalId;
@@ -12,12 +14,13 @@ pub(super) struct Pages<'a> {
     after: Option<ApprovalId>,
     more: bool,
     seq: u64,
+    unreadable: BTreeSet<ApprovalId>,
 }
 
 impl<'a> Pages<'a> {
     /// Reads the first page.
     pub(super) const fn new(client: &'a Client) -> Self {
-        Self { client, after: None, more: true, seq: 0 }
+        Self { client, after: None, more: true, seq: 0, unreadable: BTreeSet::new() }
     }
 
     /// The next page, or nothing after the last one.
@@ -29,11 +32,17 @@ impl<'a> Pages<'a> {
         if self.after.is_none() {
             self.seq = page.seq;
         }
+        self.unreadable.extend(page.unreadable);
         let last = page.approvals.last().map(|approval| approval.id);
         // A page that leads nowhere is the last one, whatever it says.
         self.more = page.more && last.is_some() && last != self.after;
         self.after = last;
         Ok(Some(page.approvals))
+    }
+
+    /// The questions on the pages so far that wait and cannot be read.
+    pub(super) const fn unreadable(&self) -> &BTreeSet<ApprovalId> {
+        &self.unreadable
     }
 
     /// The last record before the first page was read: events after it tell of every later change.
@@ -89,14 +98,16 @@ mod tests {
     fn pages_follow_the_last_question_until_there_are_no_more() {
         let ids = ["01ARZ3NDEKTSV4RRFFQ69G5FA1", "01ARZ3NDEKTSV4RRFFQ69G5FA2", "01ARZ3NDEKTSV4RRFFQ69G5FA3"];
         let (client, asked) = daemon(vec![
-            json!({ "seq": 7, "approvals": [approval(ids[0]), approval(ids[1])], "more": true }),
-            json!({ "seq": 9, "approvals": [approval(ids[2])], "more": false }),
+            json!({ "seq": 7, "approvals": [approval(ids[0]), approval(ids[1])], "more": true, "unreadable": [ids[1]] }),
+            json!({ "seq": 9, "approvals": [approval(ids[2])], "more": false, "unreadable": [ids[1], ids[2]] }),
         ]);
         let (seen, seq) = block_on(async {
             let (mut pages, mut seen) = (Pages::new(&client), Vec::new());
             while let Some(page) = pages.next().await? {
                 seen.push(page.iter().map(|approval| approval.id.to_string()).collect::<Vec<_>>());
             }
+            let unreadable: Vec<_> = pages.unreadable().iter().map(ToString::to_string).collect();
+            assert_eq!(unreadable, ids[1..], "each is named once");
             Ok((seen, pages.seq()))
         })
         .unwrap();

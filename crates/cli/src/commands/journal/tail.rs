@@ -118,7 +118,7 @@ fn happened(event: &Event, terminal: &Terminal) {
 
 fn line(seq: u64, time: Timestamp, kind: &str, (about, gist): (Option<&str>, &str), terminal: &Terminal) {
     let about = about.map(visible).unwrap_or_default();
-    terminal.out(format!(
+    terminal.out_rows(format!(
         "{seq:>6}  {}  {}  {about}  {gist}",
         terminal.paint(DIM, &time.to_string()),
         terminal.paint(BOLD, &format!("{:<18}", visible(kind)))
@@ -151,7 +151,9 @@ fn gist(body: &Value) -> String {
 fn proposed(args: &Map<String, Value>) -> String {
     let word = |value: &Value| match value.as_str() {
         // A word that could be taken for several, or for none, has its ends shown.
-        Some(text) if text.is_empty() || text.contains([' ', '"']) => format!("\"{}\"", visible(text)),
+        Some(text) if text.is_empty() || text.contains([' ', '"']) => {
+            format!("\"{}\"", visible(text).replace('\\', "\\\\").replace('"', "\\\""))
+        }
         Some(text) => visible(text),
         None => visible(&value.to_string()),
     };
@@ -185,6 +187,7 @@ mod tests {
         let run =
             |command: Value| gist(&json!({ "tool": "process.run", "args": { "command": command, "cwd": "src" } }));
         assert_eq!(run(json!(["git", "log", "-1"])), "tool process.run: git log -1");
+        assert_ne!(run(json!(["cat", "a x\" \"b y"])), run(json!(["cat", "a x", "b y"])));
         assert_eq!(
             run(json!(["echo", "two words", "", "\u{202e}\n"])),
             "tool process.run: echo \"two words\" \"\" <U+202E><U+000A>"

@@ -152,6 +152,9 @@ impl VerifyArgs {
         let mut checkpoints = Vec::new();
         for path in &self.checkpoint {
             let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error.to_string()))?;
+            if !text.lines().any(|line| line.starts_with("— ")) {
+                return Err(unreadable(path, "it holds no checkpoint: nothing in it is signed"));
+            }
             checkpoints.extend(split(&text));
         }
         Ok(Trust { key, checkpoints })

@@ -42,8 +42,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "KIND:ID")]
     resource: Option<Resource>,
     /// The surface that received the call.
-    #[arg(long)]
-    channel: Option<Channel>,
+    #[arg(long, default_value = "api")]
+    channel: Channel,
     /// The posture of the tool: always_allow, ask_each_time or disabled.
     #[arg(long)]
     posture: Option<Posture>,
@@ -140,7 +140,7 @@ impl ExplainArgs {
             principal: self.principal.clone(),
             action: self.action,
             resource: self.resource.clone(),
-            channel: self.channel.clone(),
+            channel: Some(self.channel.clone()),
             posture: self.posture,
             tier: self.tier,
             egress: self.egress,

@@ -48,7 +48,8 @@ pub(crate) fn run(args: &ReplayArgs, terminal: &Terminal) -> Outcome {
     } else {
         show(&report, terminal);
     }
-    let newly_allowed = report.flips.iter().any(|flip| flip.change == NEWLY_ALLOWED);
+    // What is not told may be just that.
+    let newly_allowed = report.untold > 0 || report.flips.iter().any(|flip| flip.change == NEWLY_ALLOWED);
     Ok(if args.exit_code && newly_allowed { Exit::Failure } else { Exit::Ok })
 }
 
@@ -71,10 +72,10 @@ fn show(report: &ReplayReport, terminal: &Terminal) {
         let times: u64 = flips.iter().map(|flip| flip.times).sum();
         terminal.out(terminal.paint(style, &format!("{glyph} {} ({}, {times} calls)", visible(change), flips.len())));
         for flip in flips {
-            terminal.out(format!("  {}", shown(&flip.what)));
+            terminal.out_rows(format!("  {}", shown(&flip.what)));
             let plan = flip.plan.as_deref().map(|plan| format!(" in {}", visible(plan))).unwrap_or_default();
             let (before, after) = (visible(&flip.before), visible(&flip.after));
-            terminal.out(terminal.paint(DIM, &format!("      {before} → {after}, {}", shown(&flip.reason))));
+            terminal.out_rows(terminal.paint(DIM, &format!("      {before} → {after}, {}", shown(&flip.reason))));
             terminal.out(terminal.paint(
                 DIM,
                 &format!("      for {}{plan}, {} times, such as {}", visible(&flip.who), flip.times, flip.call),
@@ -83,10 +84,14 @@ fn show(report: &ReplayReport, terminal: &Terminal) {
     }
     let summary = format!(
         "{} of {} decisions would be different",
-        report.flips.iter().map(|flip| flip.times).sum::<u64>(),
+        report.flips.iter().map(|flip| flip.times).sum::<u64>() + report.untold,
         report.tried
     );
     terminal.out(terminal.paint(BOLD, &summary));
+    if report.untold > 0 {
+        terminal
+            .out(terminal.paint(BAD, &format!("! {} of them are not told; replay fewer with `--last`", report.untold)));
+    }
     if report.skipped > 0 {
         terminal.out(
             terminal.paint(WAIT, &format!("! {} could not be tried: erased, or no longer readable", report.skipped)),
