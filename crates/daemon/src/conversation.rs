@@ -16,11 +16,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::Request,
-};
+use axum::{Router, body::Body, extract::Request};
 use hyper::{
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
     rt::{Read, ReadBufCursor, Write},
@@ -45,11 +41,11 @@ where
     let stream = Watched { stream: TokioIo::new(stream), ahead: VecDeque::new(), exchange: Arc::clone(&exchange) };
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let under_way = UnderWay::begin(&exchange);
-        let mut request: Request = request.map(|body| Body::new(Question { body, exchange: Arc::clone(&exchange) }));
+        let mut request: Request = request.map(|body| Body::new(Kept { body, _while: Unheard(Arc::clone(&exchange)) }));
         request.extensions_mut().insert(kind);
         request.extensions_mut().insert(Arc::clone(&exchange.place));
         let answer = router.clone().oneshot(request);
-        async move { answer.await.map(|answer| answer.map(|body| Answer { body, _under_way: under_way })) }
+        async move { answer.await.map(|answer| answer.map(|body| Kept { body, _while: under_way })) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -81,21 +77,15 @@ impl Exchange {
     }
 }
 
-/// The body of a request.
-struct Question {
-    body: Incoming,
-    exchange: Arc<Exchange>,
+/// A body, and what is known as long as somebody has it.
+struct Kept<B, K> {
+    body: B,
+    _while: K,
 }
 
-impl Drop for Question {
-    fn drop(&mut self) {
-        self.exchange.is_heard.store(true, Ordering::Relaxed);
-    }
-}
-
-impl HttpBody for Question {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl<B: HttpBody + Unpin, K: Unpin> HttpBody for Kept<B, K> {
+    type Data = B::Data;
+    type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -110,6 +100,15 @@ impl HttpBody for Question {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A request whose body somebody may still want to read.
+struct Unheard(Arc<Exchange>);
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        self.0.is_heard.store(true, Ordering::Relaxed);
     }
 }
 
@@ -127,32 +126,6 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.is_under_way.store(false, Ordering::Relaxed);
-    }
-}
-
-/// The body of an answer.
-struct Answer {
-    body: Body,
-    _under_way: UnderWay,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
