@@ -161,18 +161,18 @@ impl Inner {
             };
             match route {
                 Route::Denied => {
-                    let refusal = Refusal::Denied(Box::new(judged.decision.clone()));
                     let ended = self.add_call(&proposal, CallState::Ended);
                     let writing = self.commit(self.opening(&judged)?, vec![ended]);
                     judged.announced = None;
                     writing.await?;
-                    return Err(refusal);
+                    return Err(Refusal::Denied(Box::new(judged.decision)));
                 }
                 Route::Asks => {
                     drop((turn, proposal));
-                    let (question, waiter) = self.ask(&judged, self.opening(&judged)?, durable).await?;
+                    let asking = self.ask(&judged, self.opening(&judged)?, durable);
+                    let (question, waiter) = Box::pin(asking).await?;
                     drop((judged, place));
-                    return self.await_answer(question, &waiter, ear).await;
+                    return Box::pin(self.await_answer(question, &waiter, ear)).await;
                 }
                 Route::Runs(cached) => {
                     let (waited, taken) = match self.take_turn(turn.take(), &proposal.principal, &ear.cancel).await {
@@ -188,8 +188,8 @@ impl Inner {
                     changes.extend(cached.as_ref().map(|cached| Change::UseGrant(cached.id)));
                     let by = |cached: CachedApproval| Approver::new(cached.by, cached.id, Some(cached.covers));
                     let start = Start { records: self.opening(&judged)?, changes, approver: cached.map(by) };
-                    match self.write_start(&judged, &start, &ear.cancel).await {
-                        Ok(begun) => return self.carry_out(judged, begun, &ear.cancel, durable).await,
+                    match Box::pin(self.write_start(&judged, &start, &ear.cancel)).await {
+                        Ok(begun) => return Box::pin(self.carry_out(judged, begun, &ear.cancel, durable)).await,
                         Err(Hitch::JudgeAgain) => {}
                         // What cannot be recorded, or is recorded already, is not recorded again.
                         Err(Hitch::Refused(refusal @ (Refusal::Journal(_) | Refusal::Repeated))) => {

@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -392,7 +392,8 @@ impl Gate {
         policies.mark_changed();
         let gate = self.clone();
         tokio::spawn(async move {
-            let outcome = unless_it_panics(inner.await_answer(question, &waiter, Ear { cancel, policies })).await;
+            let work = Box::pin(inner.await_answer(question, &waiter, Ear { cancel, policies }));
+            let outcome = unless_it_panics(work).await;
             drop(leave);
             if outcome.is_none() {
                 let _told_nobody = gate.tidy_after_a_panic().await;
@@ -451,12 +452,13 @@ impl Gate {
             return Err(Refusal::Stopping { goes_on: false });
         }
         let gate = self.clone();
+        let work = Box::pin(inner.conduct(proposal, (cancel, place), durable));
         Ok(async move {
-            let outcome = unless_it_panics(inner.conduct(proposal, (cancel, place), durable)).await;
+            let outcome = unless_it_panics(work).await;
             drop(leave);
             match outcome {
                 Some(outcome) => outcome,
-                None => Err(gate.tidy_after_a_panic().await),
+                None => Err(Box::pin(gate.tidy_after_a_panic()).await),
             }
         })
     }
@@ -496,8 +498,7 @@ impl<F: Future<Output = Result<Completed, Refusal>> + Send + 'static> Drop for C
 }
 
 /// What comes of something, or nothing if it panics. A call that was begun must not be forgotten by that.
-async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+async fn unless_it_panics<T>(mut work: Pin<Box<impl Future<Output = T>>>) -> Option<T> {
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled.map(Some),
         Err(_) => Poll::Ready(None),

@@ -5,7 +5,7 @@
 use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use ulid::Ulid;
+use ulid::{ULID_LEN, Ulid};
 
 use crate::{
     clock::Timestamp,
@@ -58,7 +58,7 @@ macro_rules! ids {
         }
 
         impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(&self.0.to_string()) }
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.pad(self.0.array_to_str(&mut [0; ULID_LEN])) }
         }
 
         impl FromStr for $name {
@@ -67,7 +67,9 @@ macro_rules! ids {
         }
 
         impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> { serializer.collect_str(self) }
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.0.array_to_str(&mut [0; ULID_LEN]))
+            }
         }
 
         impl<'de> Deserialize<'de> for $name {

@@ -21,9 +21,11 @@ pub fn visible_block(text: &str) -> String {
 /// Whether a character cannot be told from nothing, from a plain space, or from its neighbours.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || (c.is_whitespace() && c != ' ')
-        || HIDDEN.iter().any(|&(first, last)| (first..=last).contains(&u32::from(c)))
+    // Nearly all text is made of these.
+    !matches!(c, ' '..='~')
+        && (c.is_control()
+            || c.is_whitespace()
+            || HIDDEN.iter().any(|&(first, last)| (first..=last).contains(&u32::from(c))))
 }
 
 fn escape(text: &str, keep: impl Fn(char) -> bool) -> String {

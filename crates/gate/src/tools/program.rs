@@ -177,8 +177,13 @@ pub(super) fn digest_of(source: impl Read, limit: u64) -> std::io::Result<Option
 /// Where the program at a path really is, if there is anything; an error if that is odd.
 fn real_program(path: &AbsolutePath) -> Result<Option<AbsolutePath>, WorkspaceError> {
     let odd = |errno| WorkspaceError::from_errno(path.as_str(), errno);
-    let resolve = ResolveFlags::NO_MAGICLINKS;
-    let entry = match openat2(CWD, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+    let open = |resolve| openat2(CWD, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+    // What is reached without a link is where it says, which spares the question.
+    let (entry, is_real) = match open(ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => (open(ResolveFlags::NO_MAGICLINKS), false),
+        opened => (opened, true),
+    };
+    let entry = match entry {
         Err(Errno::NOENT) => return Ok(None),
         opened => opened.map_err(odd)?,
     };
@@ -186,7 +191,7 @@ fn real_program(path: &AbsolutePath) -> Result<Option<AbsolutePath>, WorkspaceEr
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || status.st_mode & 0o111 == 0 {
         return Err(odd(Errno::ACCESS));
     }
-    path_of(&entry, path.as_str()).map(Some)
+    if is_real { Ok(Some(path.clone())) } else { path_of(&entry, path.as_str()).map(Some) }
 }
 
 fn real_path(path: &AbsolutePath) -> Option<AbsolutePath> {
