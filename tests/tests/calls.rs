@@ -77,6 +77,22 @@ async fn a_denied_call_says_why_and_is_journalled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_policy_denies_is_denied_whatever_else_is_wrong_and_whatever_was_let_through_before() {
+    let rules = r#"@id("all") permit (principal, action, resource);
+@id("no-ls") forbid (principal, action == Palyra::Action::"tool.execute", resource)
+when { context has process && context.process.name == "ls" };"#;
+    let lab = Plan::default().policies(rules).open().await;
+    let elsewhere = lab.workspace().with_extension("elsewhere");
+    fs::rename(lab.workspace(), &elsewhere).unwrap();
+    let refused = async |program: &str| lab.gate.run(lab.command([program])).await.unwrap_err().code();
+    assert_eq!([refused("ls").await, refused("true").await], ["denied_by_policy", "bad_arguments"]);
+    fs::rename(&elsewhere, lab.workspace()).unwrap();
+    lab.gate.run(lab.command(["true"])).await.unwrap();
+    fs::rename(lab.workspace(), &elsewhere).unwrap();
+    assert_eq!([refused("ls").await, refused("true").await], ["denied_by_policy", "bad_arguments"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shell_is_refused_before_anybody_is_asked_where_only_tier_b_can_run() {
     let lab = Lab::new().await;
     let refused = lab.gate.run(lab.command(["sh", "-c", "echo no > x"])).await.unwrap_err();

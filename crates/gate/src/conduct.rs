@@ -32,6 +32,7 @@ use crate::{
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
     gate::{Cancel, Inner, internal},
+    memory::KnownRun,
     output::Kept,
     permit::{Approver, CallFacts, Permit},
     plan::Plan,
@@ -59,8 +60,8 @@ pub(crate) struct Judged {
     /// Absent when the call is denied.
     pub(crate) runnable: Option<Runnable>,
     pub(crate) workspace: Option<Arc<Workspace>>,
-    /// The run it belongs to, as it was then.
-    pub(crate) run: Arc<RunRow>,
+    /// The run it belongs to.
+    run: Arc<KnownRun>,
     pub(crate) settings: Arc<Settings>,
     /// The record of the proposal.
     proposed: NewRecord,
@@ -256,7 +257,7 @@ impl Inner {
             None => None,
         };
         let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
-        let mut run = self.run_of(&proposal).await?;
+        let run = self.run_of(&proposal).await?;
         let postures = self.known_postures(&proposal.tool, version).await?;
         let security = Security {
             policies: &policies,
@@ -269,21 +270,30 @@ impl Inner {
             let decision = evaluate_tool_proposal_security(&proposal, &intent, ways, unfit, &security);
             decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
         };
-        let mut announced = Some(self.store.announce());
         let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
-        let at_a_glance = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
         let enough = |(_, decision): &(Intent, ToolDecision)| matches!(decision.plan, None | Some(Plan::Daemon));
-        let (intent, decision) = match at_a_glance.filter(enough) {
-            Some(denied) => denied,
+        let at_a_glance = || {
+            let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
+            Ok::<_, Refusal>(glanced.filter(enough))
+        };
+        let glances = run.is_worth_a_glance(&proposal.tool);
+        let mut announced = glances.then(|| self.store.announce());
+        let seen = if glances { at_a_glance()? } else { None };
+        let (intent, decision) = match seen {
+            Some(seen) => seen,
             None => {
                 announced = None;
-                decided(self.read(&proposal, &surroundings).await.understood().await?)?
+                let read = self.read(&proposal, &surroundings).await.understood().await;
+                match read.and_then(decided) {
+                    // What policy denies is denied, whatever else is wrong with it.
+                    Err(refusal) if !glances => at_a_glance()?.ok_or(refusal)?,
+                    read => read?,
+                }
             }
         };
+        run.remember(&proposal.tool, matches!(decision.plan, None | Some(Plan::Daemon)));
         if decision.verdict != Verdict::Deny {
             announced = None;
-            // What it is paid from is as it is now.
-            run = Arc::new(self.run_now(&proposal).await?);
         }
         let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
         let definition = definition.digest();
@@ -312,16 +322,16 @@ impl Inner {
     }
 
     /// The run of a proposal. It comes before any decision: nobody proposes anything in the name of somebody else's run.
-    async fn run_of(&self, proposal: &ToolProposal) -> Result<Arc<RunRow>, Refusal> {
-        let row = self.known_run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
-        if row.session != proposal.session || row.principal != proposal.principal.to_string() {
+    async fn run_of(&self, proposal: &ToolProposal) -> Result<Arc<KnownRun>, Refusal> {
+        let run = self.known_run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))?;
+        if run.row.session != proposal.session || run.row.principal != proposal.principal.to_string() {
             return Err(Refusal::ForeignRun(proposal.run, proposal.principal.to_string()));
         }
-        Ok(row)
+        Ok(run)
     }
 
     /// The run of a proposal with what it has used by now.
-    async fn run_now(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
+    pub(crate) async fn run_now(&self, proposal: &ToolProposal) -> Result<RunRow, Refusal> {
         self.store.run(proposal.run).await?.ok_or(Refusal::UnknownRun(proposal.run))
     }
 
@@ -412,7 +422,8 @@ impl Inner {
         };
         let proposal = &judged.proposal;
         let attestation = AttestationId::generate(self.clock.now(), self.entropy.as_ref()).map_err(internal)?;
-        let mut run = RunRow::clone(&judged.run);
+        // Most runs have enough left, and the transaction says if this one has not.
+        let mut run = judged.run.row.clone();
         for _ in 0..RESERVATION_ATTEMPTS {
             let reserved = judged.affordable(&run)?;
             if let Some(cause) = cancel.already() {
@@ -469,7 +480,7 @@ impl Inner {
                         found: found.map(|found| found.digest),
                     });
                 }
-                // Another call of the run was quicker; look again at what is left.
+                // There is less left than that, or another call of the run was quicker.
                 Err(CommitError::Conflict(Conflict::OverBudget { .. })) => run = self.run_now(proposal).await?,
                 Err(CommitError::Conflict(Conflict::GrantEnded)) => return Err(Hitch::JudgeAgain),
                 Err(error) => return Err(Refusal::from(error).into()),

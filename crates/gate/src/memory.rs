@@ -1,16 +1,16 @@
-//! What is remembered of the journal, so that a call that policy denies reads nothing from the disk.
+//! What is remembered of the journal, so that most calls read nothing from the disk before they are decided.
 //!
 //! Guarantees: what is remembered is what the journal says. Of a run only that is remembered that never changes; a posture is forgotten
-//! as soon as any is set. What a call is paid from is never remembered but read.
+//! as soon as any is set. What a run has used is never remembered: the transaction that a call is paid by looks at it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use palyra_journal::{
     ReadError,
-    state::{PostureRow, RunRow},
+    state::{Charge, PostureRow, RunRow},
 };
 use palyra_types::{ToolName, id::RunId};
 
@@ -19,8 +19,33 @@ use crate::gate::Inner;
 /// What is remembered.
 #[derive(Default)]
 pub(crate) struct Memory {
-    runs: Mutex<HashMap<RunId, Arc<RunRow>>>,
+    runs: Mutex<HashMap<RunId, Arc<KnownRun>>>,
     postures: Mutex<Postures>,
+}
+
+/// A run: whose it is, and what it may use.
+pub(crate) struct KnownRun {
+    /// As if nothing were used yet.
+    pub(crate) row: RunRow,
+    /// The tools that its last call of was let through, or had to be read in full to be denied.
+    read: Mutex<HashSet<ToolName>>,
+}
+
+impl KnownRun {
+    /// Whether a glance may be enough for the next call of a tool. Where it was not for the last, it most likely is not.
+    pub(crate) fn is_worth_a_glance(&self, tool: &ToolName) -> bool {
+        !self.read.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+    }
+
+    /// Remembers whether a glance would have been enough for a call of a tool.
+    pub(crate) fn remember(&self, tool: &ToolName, a_glance_is_enough: bool) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if a_glance_is_enough {
+            read.remove(tool);
+        } else if !read.contains(tool) {
+            read.insert(tool.clone());
+        }
+    }
 }
 
 /// The postures of tools as of a version of policies and postures.
@@ -31,19 +56,20 @@ struct Postures {
 }
 
 impl Inner {
-    /// A run: whose it is, and what it may use. What it has used is as of when it was first asked for.
-    pub(crate) async fn known_run(&self, run: RunId) -> Result<Option<Arc<RunRow>>, ReadError> {
+    /// A run: whose it is, and what it may use.
+    pub(crate) async fn known_run(&self, run: RunId) -> Result<Option<Arc<KnownRun>>, ReadError> {
         let known = self.memory.runs.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
         if known.is_some() {
             return Ok(known);
         }
-        let Some(row) = self.store.run(run).await?.map(Arc::new) else { return Ok(None) };
+        let Some(row) = self.store.run(run).await? else { return Ok(None) };
+        let row = RunRow { used: Charge::default(), ..row };
+        let known = Arc::new(KnownRun { row, read: Mutex::default() });
         let mut runs = self.memory.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.len() >= MOST_RUNS {
             runs.clear();
         }
-        runs.insert(run, Arc::clone(&row));
-        Ok(Some(row))
+        Ok(Some(Arc::clone(runs.entry(run).or_insert(known))))
     }
 
     /// The postures that are set for a tool, as of a version that was current before this was called.

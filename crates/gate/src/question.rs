@@ -68,7 +68,7 @@ impl Inner {
         let Some(runnable) = &judged.runnable else { return Err(internal("a call that asks has no plan")) };
         let proposal = &judged.proposal;
         // A call that could not be paid for is not worth anybody's time.
-        if let Err(refusal) = judged.affordable(&judged.run) {
+        if let Err(refusal) = judged.affordable(&self.run_now(proposal).await?) {
             return Err(self.refuse(proposal, refusal).await);
         }
         let config = &judged.settings.config.approvals;
