@@ -101,6 +101,57 @@ fn what_is_configured_wrongly_keeps_it_from_starting_and_says_where() {
     assert!(said.contains("bad.cedar:1") && said.contains("palyra policy check"), "{said}");
 }
 
+#[test]
+fn commands_reach_the_daemon_that_runs_whatever_became_of_its_configuration() {
+    let mut lab = DaemonLab::new();
+    let config = lab.home().join("config.toml");
+    let good = fs::read_to_string(&config).unwrap();
+    let says = |lab: &DaemonLab, args: &[&str]| {
+        let told = lab.palyra().args(args).stdin(Stdio::null()).output().unwrap();
+        (told.status.code(), String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned())
+    };
+    fs::write(&config, "nonsense").unwrap();
+    assert_eq!(says(&lab, &["status"]).0, Some(0));
+    assert_eq!(says(&lab, &["approvals", "list"]).0, Some(0));
+    let (code, said) = says(&lab, &["reload"]);
+    assert!(code == Some(1) && said.contains("makes no sense"), "{said}");
+    // Other ports count from the next start on.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    fs::write(&config, good.replace(&lab.local().to_string(), &other)).unwrap();
+    let (code, said) = says(&lab, &["status"]);
+    assert!(code == Some(0) && said.contains(&lab.local().to_string()), "{said}");
+    // What a daemon leaves that was killed misleads nobody, and the next one puts its own in that place.
+    lab.kill();
+    let (code, said) = says(&lab, &["status"]);
+    assert!(code == Some(6) && lab.home().join("serving.json").exists(), "{said}");
+    fs::write(&config, good).unwrap();
+    lab.start();
+    assert_eq!(says(&lab, &["status"]).0, Some(0));
+    assert!(lab.stop().success());
+    assert!(!lab.home().join("serving.json").exists());
+}
+
+#[test]
+fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back() {
+    let mut lab = DaemonLab::new();
+    let follow = |args: &[&str]| lab.palyra().args(args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let followers = [follow(&["approvals", "watch"]), follow(&["journal", "tail", "--follow"])];
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(lab.stop().success());
+    std::thread::sleep(Duration::from_millis(2_500));
+    lab.start();
+    std::thread::sleep(Duration::from_millis(2_500));
+    for follower in followers {
+        let pid = follower.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+        let told = follower.wait_with_output().unwrap();
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert_eq!(told.status.code(), Some(0), "{said}");
+        let (away, back) = (said.matches("trying again").count(), said.matches("the daemon is back").count());
+        assert_eq!((away, back), (1, 1), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_reload_puts_new_rules_in_force_and_a_bad_one_leaves_the_old_ones() {
     let lab = DaemonLab::new();

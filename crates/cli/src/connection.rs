@@ -5,19 +5,19 @@
 use std::{env, fmt, future::Future, path::PathBuf};
 
 use palyra_client::{Bearer, Client, Endpoint};
-use palyra_daemon::{Installation, InstallationError, environment};
+use palyra_daemon::{Contact, InstallationError, environment};
 use palyra_types::StateHome;
 
 use crate::{exit::Exit, failure::Failure};
 
 /// What there is to connect with.
-pub(crate) struct Connection(Installation);
+pub(crate) struct Connection(Contact);
 
 impl Connection {
     /// Finds the installation by the environment.
     pub(crate) fn find() -> Result<Self, Failure> {
         let home = home()?;
-        Installation::find(&home, environment()).map(Self).map_err(|error| {
+        Contact::find(&home, environment()).map(Self).map_err(|error| {
             // Without a state directory, or with half of one, no daemon has ever been started here.
             let (exit, what) = match &error {
                 InstallationError::Absent(_) | InstallationError::Missing(_) => {
@@ -31,14 +31,15 @@ impl Connection {
 
     /// The daemon as its owner meets it.
     pub(crate) fn owner(&self) -> Result<Client, Failure> {
-        let client = Client::control(self.0.control(), self.0.certificate()).map_err(|error| unusable(&error))?;
-        Ok(client.with_bearer(Bearer::parse(self.0.owner_token()).map_err(|error| unusable(&error))?))
+        let client =
+            Client::control(self.0.control(), self.0.keys().certificate()).map_err(|error| unusable(&error))?;
+        Ok(client.with_bearer(Bearer::parse(self.0.keys().owner_token()).map_err(|error| unusable(&error))?))
     }
 
     /// The daemon as agents meet it: over plain HTTP on loopback, with the agents' credential.
     pub(crate) fn agent(&self) -> Result<Client, Failure> {
         let client = Client::local(self.local()?);
-        Ok(client.with_bearer(Bearer::parse(self.0.agent_token()).map_err(|error| unusable(&error))?))
+        Ok(client.with_bearer(Bearer::parse(self.0.keys().agent_token()).map_err(|error| unusable(&error))?))
     }
 
     /// Where agents meet it.

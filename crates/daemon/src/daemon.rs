@@ -31,6 +31,7 @@ use crate::{
     certificate::{self, CertificateError},
     config::{Config, environment},
     console::Console,
+    contact::Told,
     credential,
     edge::{Listener, Names, RequestIds},
     figures::Figures,
@@ -52,6 +53,7 @@ pub struct Daemon {
     listeners: Vec<JoinHandle<()>>,
     signals: Signals,
     drain: Duration,
+    told: Option<Told>,
 }
 
 /// What somebody outside can ask for.
@@ -129,7 +131,11 @@ impl Daemon {
         let control = control.serve(router.clone(), places(), stopping.clone());
         let listeners = vec![control, local.serve(router, places(), stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
-        Ok(Self { app, journal, stop, listeners, signals, drain })
+        let told = Told::tell(&app.home, installation.control(), installation.local());
+        let told = told.inspect_err(|error| {
+            tracing::warn!(%error, "commands look for this daemon where the configuration says");
+        });
+        Ok(Self { app, journal, stop, listeners, signals, drain, told: told.ok() })
     }
 
     /// What handlers see of it.
@@ -157,7 +163,7 @@ impl Daemon {
 
     /// Stops: takes nothing new, lets what runs go on for a while or until it is told again, ends it, and closes the journal.
     pub async fn stop(self) {
-        let Self { app, journal, stop, listeners, mut signals, drain } = self;
+        let Self { app, journal, stop, listeners, mut signals, drain, told } = self;
         app.stopping.send_replace(true);
         tokio::select! {
             () = nothing_runs(&app) => {}
@@ -173,7 +179,7 @@ impl Daemon {
             tracing::warn!(%error, "the end of the daemon could not be recorded");
         }
         tracing::info!(left, "stopped");
-        drop((app, journal));
+        drop((app, journal, told));
     }
 }
 
@@ -215,7 +221,7 @@ fn harden() -> Option<u64> {
 async fn bind(installation: &Installation, config: &Config) -> Result<(Bound, Bound), StartError> {
     let taken =
         |address: SocketAddr| move |error: std::io::Error| StartError::Port { address, error: error.to_string() };
-    let tls = certificate::server_config(installation.certificate(), &installation.certificate_key()?)?;
+    let tls = certificate::server_config(installation.keys().certificate(), &installation.certificate_key()?)?;
     let (control, local) = (config.listen.control, config.listen.local);
     let bound = Bound::control(control, tls).await.map_err(taken(control))?;
     Ok((bound, Bound::local(local).await.map_err(taken(local))?))
@@ -272,8 +278,11 @@ fn holders(installation: &Installation) -> Result<Holders, StartError> {
     let broken = |error: palyra_types::principal::PrincipalError| StartError::Build(error.to_string());
     let owner = Principal::parse("user:owner").and_then(|owner| owner.with_roles([WorkspaceRole::Owner]));
     Ok(Holders {
-        owner: (credential::digest(installation.owner_token()), owner.map_err(broken)?),
-        agent: (credential::digest(installation.agent_token()), Principal::parse("agent:local").map_err(broken)?),
+        owner: (credential::digest(installation.keys().owner_token()), owner.map_err(broken)?),
+        agent: (
+            credential::digest(installation.keys().agent_token()),
+            Principal::parse("agent:local").map_err(broken)?,
+        ),
     })
 }
 

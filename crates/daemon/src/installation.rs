@@ -8,6 +8,7 @@
 //!  identity/agent.token   the agents' credential
 //!  identity/control.pem   the certificate of the control listener, and control.key
 //!  identity/presence      the hash of the PIN that shows that a person is there, if one was set
+//!  serving.json           where the daemon that runs serves (`contact.rs`)
 //! ```
 //!
 //! Guarantees: everything is readable by its owner alone, or the daemon does not start; a file is there whole or not at all; what is there
@@ -35,9 +36,51 @@ use crate::{
 pub struct Installation {
     home: StateHome,
     config: Config,
+    keys: Keys,
+}
+
+/// What the two sides know each other by.
+pub struct Keys {
     owner: Zeroizing<String>,
     agent: Zeroizing<String>,
     certificate: String,
+}
+
+impl Keys {
+    /// Reads them from a state directory.
+    pub(crate) fn read(home: &StateHome) -> Result<Self, InstallationError> {
+        let token = |name: &str| read_private(&home.path().join(IDENTITY).join(name));
+        let (owner, agent) = (token(OWNER_TOKEN)?, token(AGENT_TOKEN)?);
+        for (name, credential) in [(OWNER_TOKEN, &owner), (AGENT_TOKEN, &agent)] {
+            if !credential::is_whole(credential) {
+                return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(name)));
+            }
+        }
+        // SECURITY: an agent that holds the owner's would be the owner.
+        if owner == agent {
+            return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(AGENT_TOKEN)));
+        }
+        let certificate = read_private(&home.path().join(IDENTITY).join(CERTIFICATE))?.to_string();
+        Ok(Self { owner, agent, certificate })
+    }
+
+    /// The certificate of the control listener, as PEM.
+    #[must_use]
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// The owner's credential.
+    #[must_use]
+    pub fn owner_token(&self) -> &str {
+        &self.owner
+    }
+
+    /// The agents' credential.
+    #[must_use]
+    pub fn agent_token(&self) -> &str {
+        &self.agent
+    }
 }
 
 impl Installation {
@@ -49,24 +92,9 @@ impl Installation {
         home: &StateHome,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, InstallationError> {
-        if fs::symlink_metadata(home.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Err(InstallationError::Absent(home.path().to_owned()));
-        }
-        private(home.path(), Kind::Directory)?;
+        own_directory(home)?;
         let config = Config::read(home, variables)?;
-        let token = |name: &str| secret(&home.path().join(IDENTITY).join(name));
-        let (owner, agent) = (token(OWNER_TOKEN)?, token(AGENT_TOKEN)?);
-        for (name, credential) in [(OWNER_TOKEN, &owner), (AGENT_TOKEN, &agent)] {
-            if !credential::is_whole(credential) {
-                return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(name)));
-            }
-        }
-        // SECURITY: an agent that holds the owner's would be the owner.
-        if owner == agent {
-            return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(AGENT_TOKEN)));
-        }
-        let certificate = secret(&home.path().join(IDENTITY).join(CERTIFICATE))?.to_string();
-        Ok(Self { home: home.clone(), config, owner, agent, certificate })
+        Ok(Self { home: home.clone(), config, keys: Keys::read(home)? })
     }
 
     /// Makes whatever is missing, and returns what there is. `workspace` is put into a new configuration.
@@ -133,33 +161,21 @@ impl Installation {
         self.config.listen.local
     }
 
-    /// The certificate of the control listener, as PEM.
+    /// The credentials and the certificate.
     #[must_use]
-    pub fn certificate(&self) -> &str {
-        &self.certificate
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
     }
 
-    /// The key of that certificate, as PEM.
+    /// The key of the certificate, as PEM.
     ///
     /// # Errors
     /// When it cannot be read, or by others too.
     pub fn certificate_key(&self) -> Result<Zeroizing<String>, InstallationError> {
-        secret(&self.home.path().join(IDENTITY).join(KEY))
+        read_private(&self.home.path().join(IDENTITY).join(KEY))
     }
 
-    /// The owner's credential.
-    #[must_use]
-    pub fn owner_token(&self) -> &str {
-        &self.owner
-    }
-
-    /// The agents' credential.
-    #[must_use]
-    pub fn agent_token(&self) -> &str {
-        &self.agent
-    }
-
-    /// Where that is kept, for whoever configures an agent.
+    /// Where the agents' credential is kept, for whoever configures an agent.
     #[must_use]
     pub fn agent_token_file(&self) -> PathBuf {
         self.home.path().join(IDENTITY).join(AGENT_TOKEN)
@@ -173,27 +189,32 @@ impl Installation {
         let path = self.home.path().join(IDENTITY).join(PRESENCE);
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            _ => secret(&path).map(Some),
+            _ => read_private(&path).map(Some),
         }
-    }
-
-    /// Sets the PIN that shows that a person is there. The next daemon asks for it, where the configuration says so.
-    ///
-    /// # Errors
-    /// When the PIN is too short, or its hash cannot be kept.
-    pub fn set_presence(&self, pin: &str) -> Result<(), InstallationError> {
-        let hash = Zeroizing::new(PresencePin::hash(pin).map_err(|error| InstallationError::Pin(error.to_string()))?);
-        let path = self.home.path().join(IDENTITY).join(PRESENCE);
-        let beside = path.with_extension("set");
-        let _ = fs::remove_file(&beside);
-        write_new(&beside, hash.as_bytes()).and_then(|()| fs::rename(&beside, &path)).map_err(at(&path))
     }
 
     /// Where the journal is.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
-        self.home.path().join("journal")
+        self.home.journal()
     }
+}
+
+/// Whether there is a state directory, for its owner alone.
+pub(crate) fn own_directory(home: &StateHome) -> Result<(), InstallationError> {
+    if fs::symlink_metadata(home.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(InstallationError::Absent(home.path().to_owned()));
+    }
+    private(home.path(), Kind::Directory)
+}
+
+/// Sets the PIN that shows that a person is there.
+pub(crate) fn set_presence(home: &StateHome, pin: &str) -> Result<(), InstallationError> {
+    let hash = Zeroizing::new(PresencePin::hash(pin).map_err(|error| InstallationError::Pin(error.to_string()))?);
+    let path = home.path().join(IDENTITY).join(PRESENCE);
+    let beside = path.with_extension("set");
+    let _ = fs::remove_file(&beside);
+    write_new(&beside, hash.as_bytes()).and_then(|()| fs::rename(&beside, &path)).map_err(at(&path))
 }
 
 impl std::fmt::Debug for Installation {
@@ -247,7 +268,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file that only its owner may be able to read.
-fn secret(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
+pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
     private(path, Kind::File)?;
     let mut text = Zeroizing::new(String::new());
     fs::File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text)).map_err(at(path))?;
@@ -395,11 +416,11 @@ mod tests {
         let home = home(directory.path());
         assert!(matches!(Installation::find(&home, []), Err(InstallationError::Absent(_))));
         let made = make(&home).unwrap();
-        assert_ne!(made.owner_token(), made.agent_token());
+        assert_ne!(made.keys().owner_token(), made.keys().agent_token());
         let again = make(&home).unwrap();
-        assert_eq!(made.owner_token(), again.owner_token());
-        assert_eq!(made.certificate(), again.certificate());
-        assert_eq!(Installation::find(&home, []).unwrap().agent_token(), made.agent_token());
+        assert_eq!(made.keys().owner_token(), again.keys().owner_token());
+        assert_eq!(made.keys().certificate(), again.keys().certificate());
+        assert_eq!(Installation::find(&home, []).unwrap().keys().agent_token(), made.keys().agent_token());
     }
 
     #[test]
@@ -435,9 +456,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let made = make(&home(directory.path())).unwrap();
         assert_eq!(made.presence(), Ok(None));
-        assert!(matches!(made.set_presence("12345"), Err(InstallationError::Pin(_))));
+        assert!(matches!(set_presence(made.home(), "12345"), Err(InstallationError::Pin(_))));
         for pin in ["482913", "918273"] {
-            made.set_presence(pin).unwrap();
+            set_presence(made.home(), pin).unwrap();
             let kept = made.presence().unwrap().unwrap();
             assert!(kept.starts_with("$argon2id$") && !kept.contains(pin), "{}", *kept);
         }

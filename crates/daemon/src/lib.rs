@@ -24,6 +24,7 @@ pub mod caller;
 pub mod certificate;
 pub mod config;
 pub mod console;
+pub mod contact;
 pub mod conversation;
 pub mod credential;
 pub mod daemon;
@@ -51,6 +52,7 @@ pub mod story;
 pub mod streams;
 
 pub use config::{Config, environment};
+pub use contact::Contact;
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
 pub use start::{ServeError, ports_are_free, serve, serve_with};

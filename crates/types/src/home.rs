@@ -42,6 +42,12 @@ impl StateHome {
         self.0.join("policies")
     }
 
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+
     /// The configuration file.
     #[must_use]
     pub fn config(&self) -> PathBuf {

@@ -8,7 +8,7 @@ use std::{
 
 use palyra_api::health::{Check, CheckState};
 use palyra_client::Client;
-use palyra_daemon::{Installation, certificate::valid_until, environment};
+use palyra_daemon::{Contact, Installation, certificate::valid_until, environment};
 use palyra_types::{Clock, StateHome, clock::SystemClock};
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ fn installation() -> Vec<Check> {
     };
     let mut checks = vec![good("state", format!("{}, for you alone", home.path().display())), certificate(&found)];
     checks.push(policies(&found));
-    match daemon(&found) {
+    match daemon(&home) {
         Some(told) => checks.extend(told),
         None => checks.extend([port("local port", found.local()), port("control port", found.control())]),
     }
@@ -111,7 +111,7 @@ fn installation() -> Vec<Check> {
 
 fn certificate(found: &Installation) -> Check {
     let now = SystemClock::new().now();
-    match valid_until(found.certificate()) {
+    match valid_until(found.keys().certificate()) {
         Some(until) if until > now => good("certificate", format!("valid until {until}, and made anew before that")),
         _ => doubtful("certificate", "it has run out", "start the daemon anew: `palyra up`"),
     }
@@ -127,8 +127,9 @@ fn policies(found: &Installation) -> Check {
 }
 
 /// What the daemon of this installation says about itself, if it is there. Nobody else is listened to.
-fn daemon(found: &Installation) -> Option<Vec<Check>> {
-    let client = Client::control(found.control(), found.certificate()).ok()?;
+fn daemon(home: &StateHome) -> Option<Vec<Check>> {
+    let contact = Contact::find(home, environment()).ok()?;
+    let client = Client::control(contact.control(), contact.keys().certificate()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let readiness = runtime.block_on(client.readiness()).ok()?;
     Some(readiness.checks)

@@ -341,8 +341,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// How long a batch waits for those who are about to commit, at most.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
-/// What a commit adds to the write-ahead log beside its records, about: the page of the head, and that of the newest records once more.
-const COMMIT_BYTES: u64 = 8_192;
+/// What a commit adds to the write-ahead log beside its records, about: the pages of the head, the newest records, the call, the calls that
+/// are open and the run.
+const COMMIT_BYTES: u64 = 5 * 8_192;
 
 /// How long the write-ahead log gets before it is worked into the database: 4 MiB. Where it was before, a log is written to without making
 /// the file longer, which halves what a sync costs.

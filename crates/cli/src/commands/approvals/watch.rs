@@ -46,6 +46,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         before: Before::Done,
         answered: BTreeSet::new(),
         last: None,
+        lost: false,
     };
     while let Some(page) = pages.next().await? {
         watch.arrived(page);
@@ -60,7 +61,12 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
             Ok(()) => return Ok(Exit::Ok),
             // Only what may get better is waited for.
             Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
-            Err(failure) => terminal.talk(format!("{}; trying again", failure.cause)),
+            // Said once, however long it takes.
+            Err(failure) if !watch.lost => {
+                terminal.talk(format!("{}; trying again until it is back", failure.cause));
+                watch.lost = true;
+            }
+            Err(_) => {}
         }
         tokio::select! {
             () = sleep(AGAIN) => {}
@@ -83,6 +89,8 @@ struct Watch<'a> {
     answered: BTreeSet<ApprovalId>,
     /// The last record that was told of.
     last: Option<u64>,
+    /// Whether the daemon is away.
+    lost: bool,
 }
 
 enum Next {
@@ -95,6 +103,9 @@ impl Watch<'_> {
     /// Follows the events until the person has enough.
     async fn follow(&mut self, interrupt: &mut Signal) -> Result<(), Failure> {
         let mut stream = self.client.events(self.last).await?;
+        if take(&mut self.lost) {
+            self.terminal.talk("the daemon is back");
+        }
         self.focus();
         loop {
             match self.next(&mut stream, interrupt).await? {

@@ -56,11 +56,17 @@ async fn follow(client: &Client, mut last: Option<u64>, terminal: &Terminal) -> 
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
+    let mut lost = false;
     loop {
-        match events(client, &mut last, &mut interrupt, terminal).await {
+        match events(client, (&mut last, &mut lost), &mut interrupt, terminal).await {
             Ok(()) => return Ok(Exit::Ok),
             Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
-            Err(failure) => terminal.talk(format!("{}; trying again", failure.cause)),
+            // Said once, however long it takes.
+            Err(failure) if !lost => {
+                terminal.talk(format!("{}; trying again until it is back", failure.cause));
+                lost = true;
+            }
+            Err(_) => {}
         }
         tokio::select! {
             () = sleep(Duration::from_secs(1)) => {}
@@ -71,11 +77,14 @@ async fn follow(client: &Client, mut last: Option<u64>, terminal: &Terminal) -> 
 
 async fn events(
     client: &Client,
-    last: &mut Option<u64>,
+    (last, lost): (&mut Option<u64>, &mut bool),
     interrupt: &mut Signal,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let mut stream = client.events(*last).await?;
+    if std::mem::take(lost) {
+        terminal.talk("the daemon is back");
+    }
     loop {
         let event = tokio::select! {
             event = stream.next() => event?,

@@ -41,7 +41,7 @@ pub(super) fn run(args: &VerifyArgs, terminal: &Terminal) -> Outcome {
         None => {
             let directory = match &args.directory {
                 Some(directory) => directory.clone(),
-                None => home()?.path().join("journal"),
+                None => home()?.journal(),
             };
             (journal(&directory, &trust), directory)
         }
