@@ -279,12 +279,15 @@ impl Inner {
         let glances = run.is_worth_a_glance(&proposal.tool);
         let mut announced = glances.then(|| self.store.announce());
         let seen = if glances { at_a_glance()? } else { None };
+        let mut proposed = None;
         let (intent, decision) = match seen {
             Some(seen) => seen,
             None => {
                 announced = None;
-                let read = self.read(&proposal, &surroundings).await.understood().await;
-                match read.and_then(decided) {
+                let reading = self.read(&proposal, &surroundings).await;
+                // Meanwhile there is time for this.
+                proposed = Some(self.proposed(&proposal)?);
+                match reading.understood().await.and_then(decided) {
                     // What policy denies is denied, whatever else is wrong with it.
                     Err(refusal) if !glances => at_a_glance()?.ok_or(refusal)?,
                     read => read?,
@@ -295,7 +298,10 @@ impl Inner {
         if decision.verdict != Verdict::Deny {
             announced = None;
         }
-        let proposed = self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())?;
+        let proposed = match proposed {
+            Some(proposed) => proposed,
+            None => self.proposed(&proposal)?,
+        };
         let definition = definition.digest();
         let runnable = match &decision.plan {
             Some(plan) => {
@@ -319,6 +325,11 @@ impl Inner {
             run,
             settings,
         })
+    }
+
+    /// The record of a proposal.
+    fn proposed(&self, proposal: &ToolProposal) -> Result<NewRecord, Refusal> {
+        self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())
     }
 
     /// The run of a proposal. It comes before any decision: nobody proposes anything in the name of somebody else's run.
