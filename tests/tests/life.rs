@@ -113,6 +113,8 @@ fn commands_reach_the_daemon_that_runs_whatever_became_of_its_configuration() {
     fs::write(&config, "nonsense").unwrap();
     assert_eq!(says(&lab, &["status"]).0, Some(0));
     assert_eq!(says(&lab, &["approvals", "list"]).0, Some(0));
+    let (code, said) = says(&lab, &["doctor"]);
+    assert!(code == Some(1) && said.contains("makes no sense") && said.contains("journal"), "{said}");
     let (code, said) = says(&lab, &["reload"]);
     assert!(code == Some(1) && said.contains("makes no sense"), "{said}");
     // Other ports count from the next start on.

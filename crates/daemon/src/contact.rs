@@ -1,7 +1,7 @@
 //! How the daemon of a state directory is reached, by whoever may read that directory.
 //!
-//! Guarantees: a daemon that runs is found where it serves, whatever became of its configuration since it started; what one left that did
-//! not stop in good order is not believed while no such process runs.
+//! Guarantees: a daemon that runs is found where it serves, whatever became of its configuration since it started, unless a variable names
+//! another address; what one left that did not stop in good order is not believed while no such process runs.
 //!
 //! The daemon tells where it serves in `serving.json`, once it does. It is a hint and no secret: credentials go to whoever has the
 //! certificate, or over loopback as the configuration would have it.
@@ -16,7 +16,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::Config,
+    config::{Config, ListenSection},
     installation::{InstallationError, Keys, own_directory, read_private, set_presence, write_new},
 };
 
@@ -38,12 +38,10 @@ impl Contact {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, InstallationError> {
         own_directory(home)?;
-        let (control, local) = match Serving::now(home) {
-            Some(Serving { control, local, .. }) => (control, local),
-            None => {
-                let listen = Config::read(home, variables)?.listen;
-                (listen.control, listen.local)
-            }
+        // Whoever names an address by a variable means it.
+        let ListenSection { control, local, .. } = match Serving::now(home) {
+            Some(serving) => Config::parse(&serving.as_configured(), variables)?.listen,
+            None => Config::read(home, variables)?.listen,
         };
         Ok(Self { home: home.clone(), keys: Keys::read(home)?, control, local })
     }
@@ -121,6 +119,11 @@ impl Serving {
         serde_json::from_str(&read_private(&file(home)).ok()?).ok()
     }
 
+    /// As a configuration would say it.
+    fn as_configured(&self) -> String {
+        format!("[listen]\ncontrol = \"{}\"\nlocal = \"{}\"\n", self.control, self.local)
+    }
+
     fn is_there(&self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
@@ -163,6 +166,9 @@ mod tests {
         assert_eq!(local(&home), Ok(22));
         fs::write(home.config(), "nonsense").unwrap();
         assert_eq!(local(&home), Ok(22));
+        let named = [("PALYRA_LISTEN__LOCAL".to_owned(), "127.0.0.1:23".to_owned())];
+        let contact = Contact::find(&home, named).unwrap();
+        assert_eq!((contact.control().port(), contact.local().port()), (21, 23));
         drop(told);
         assert!(matches!(local(&home), Err(InstallationError::Config(_))));
     }

@@ -98,7 +98,11 @@ fn installation() -> Vec<Check> {
     };
     let found = match Installation::find(&home, environment()) {
         Ok(found) => found,
-        Err(error) => return vec![bad("state", error.to_string(), error.advice())],
+        Err(error) => {
+            // The daemon may have been started before that was so.
+            let told = daemon(&home).into_iter().flatten();
+            return [bad("state", error.to_string(), error.advice())].into_iter().chain(told).collect();
+        }
     };
     let mut checks = vec![good("state", format!("{}, for you alone", home.path().display())), certificate(&found)];
     checks.push(policies(&found));
