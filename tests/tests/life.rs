@@ -134,15 +134,20 @@ fn commands_reach_the_daemon_that_runs_whatever_became_of_its_configuration() {
 }
 
 #[test]
-fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back() {
+fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back_wherever_that_is() {
     let mut lab = DaemonLab::new();
     let follow = |args: &[&str]| lab.palyra().args(args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let followers = [follow(&["approvals", "watch"]), follow(&["journal", "tail", "--follow"])];
     std::thread::sleep(Duration::from_millis(500));
     assert!(lab.stop().success());
     std::thread::sleep(Duration::from_millis(2_500));
-    lab.start();
-    std::thread::sleep(Duration::from_millis(2_500));
+    let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [control, local] = ports.each_ref().map(|port| port.local_addr().unwrap().to_string());
+    drop(ports);
+    let mut elsewhere = lab.command(&program("palyrad"));
+    elsewhere.env("PALYRA_LISTEN__CONTROL", control).env("PALYRA_LISTEN__LOCAL", local);
+    let mut elsewhere = elsewhere.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(3_500));
     for follower in followers {
         let pid = follower.id().to_string();
         assert!(std::process::Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
@@ -151,6 +156,21 @@ fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back() {
         assert_eq!(told.status.code(), Some(0), "{said}");
         let (away, back) = (said.matches("trying again").count(), said.matches("the daemon is back").count());
         assert_eq!((away, back), (1, 1), "{said}");
+    }
+    elsewhere.kill().unwrap();
+    elsewhere.wait().unwrap();
+}
+
+#[test]
+fn whoever_sits_on_the_local_port_while_no_daemon_runs_does_not_get_the_agents_credential() {
+    let mut lab = DaemonLab::new();
+    assert!(lab.stop().success());
+    let squatter = TcpListener::bind(lab.local()).unwrap();
+    squatter.set_nonblocking(true).unwrap();
+    for args in [&["call", "--as-agent", "tool.list"][..], &["demo", "--yes"]] {
+        let told = lab.palyra().args(args).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(told.status.code(), Some(6), "{}", String::from_utf8_lossy(&told.stderr));
+        assert_eq!(squatter.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{args:?}");
     }
 }
 

@@ -13,8 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use palyra_api::{
+    call::NewCall,
+    run::{Limits, NewRun},
+};
 use palyra_client::ClientError;
-use palyra_tests::daemon::{DaemonLab, accepted, asked, command, no, yes};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, yes};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -363,7 +367,7 @@ async fn a_key_that_waits_answers_another_body_at_once() {
         let (agent, key) = (lab.agent(), key.clone());
         async move { agent.propose(&command(["true"]), Some(&key)).await }
     });
-    palyra_tests::daemon::approve(&owner, &question).await.unwrap();
+    approve(&owner, &question).await.unwrap();
     assert_eq!(first.await.unwrap().unwrap().id, again.await.unwrap().unwrap().id);
 }
 
@@ -530,3 +534,25 @@ async fn no_call_is_judged_by_the_switches_of_one_configuration_and_the_policies
     }
     assert!(!lab.workspace().join("marker").exists());
 }
+
+#[tokio::test]
+async fn a_call_that_the_budget_refuses_after_it_was_approved_says_so_whenever_it_is_asked() {
+    let lab = DaemonPlan::default().policies("true.cedar", TRUE_RUNS).start();
+    let (owner, agent) = (lab.owner(), lab.agent());
+    let limits = Some(Limits { calls: Some(1), ..Limits::default() });
+    let run = agent.open_run(&NewRun { limits, ..NewRun::default() }).await.unwrap().id;
+    let of_run = |call: NewCall| NewCall { run: Some(run), ..call };
+    let waiting = agent.propose(&of_run(accepted(command(["ls"]))), None).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    agent.propose(&of_run(command(["true"])), None).await.unwrap();
+    approve(&owner, &question).await.unwrap();
+    let error = over(&agent, waiting.id).await.refusal.unwrap();
+    assert_eq!(error.code, "budget_exceeded", "{error:?}");
+    assert!(error.message.starts_with("the run has used up its budget"), "{}", error.message);
+    assert!(error.help.unwrap().contains("open a new run"));
+}
+
+const TRUE_RUNS: &str = r#"
+@id("true") permit (principal, action == Palyra::Action::"tool.execute", resource)
+when { context has process && context.process.name == "true" };
+"#;

@@ -36,8 +36,10 @@ impl Connection {
         Ok(client.with_bearer(Bearer::parse(self.0.keys().owner_token()).map_err(|error| unusable(&error))?))
     }
 
-    /// The daemon as agents meet it: over plain HTTP on loopback, with the agents' credential.
-    pub(crate) fn agent(&self) -> Result<Client, Failure> {
+    /// The daemon as agents meet it: over plain HTTP on loopback, with the agents' credential. Only once the daemon of this installation
+    /// has shown that it is there: whoever else sits on the port would learn the credential.
+    pub(crate) async fn agent(&self) -> Result<Client, Failure> {
+        self.owner()?.readiness().await?;
         let client = Client::local(self.local()?);
         Ok(client.with_bearer(Bearer::parse(self.0.keys().agent_token()).map_err(|error| unusable(&error))?))
     }

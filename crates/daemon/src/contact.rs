@@ -1,23 +1,29 @@
 //! How the daemon of a state directory is reached, by whoever may read that directory.
 //!
 //! Guarantees: a daemon that runs is found where it serves, whatever became of its configuration since it started, unless a variable names
-//! another address; what one left that did not stop in good order is not believed while no such process runs.
+//! another address; what one left that did not stop in good order is not believed.
 //!
-//! The daemon tells where it serves in `serving.json`, once it does. It is a hint and no secret: credentials go to whoever has the
-//! certificate, or over loopback as the configuration would have it.
+//! The daemon tells where it serves in `serving.json`, once it does, and holds a lock on that file as long as it lives. A file that nobody
+//! holds was left behind, or copied.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    net::SocketAddr,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::PathBuf,
+};
 
 use palyra_types::StateHome;
 use rustix::{
+    fs::{FlockOperation, flock},
     io::Errno,
-    process::{Pid, test_kill_process},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Config, ListenSection},
-    installation::{InstallationError, Keys, own_directory, read_private, set_presence, write_new},
+    installation::{InstallationError, Keys, is_private, own_directory, set_presence},
 };
 
 /// What it takes to talk to a daemon.
@@ -80,31 +86,44 @@ impl Contact {
 }
 
 /// Where a daemon serves, as long as this is kept.
-pub(crate) struct Told(StateHome);
+pub(crate) struct Told {
+    home: StateHome,
+    /// Locked.
+    file: File,
+}
 
 impl Told {
     /// Tells that this process serves here.
     pub(crate) fn tell(home: &StateHome, control: SocketAddr, local: SocketAddr) -> io::Result<Self> {
-        let serving = Serving { pid: std::process::id(), control, local };
-        let (path, beside) = (file(home), file(home).with_extension("told"));
+        let beside = file(home).with_extension(format!("new-{}", std::process::id()));
         let _ = fs::remove_file(&beside);
-        write_new(&beside, serde_json::to_string(&serving)?.as_bytes())?;
-        fs::rename(&beside, &path)?;
-        Ok(Self(home.clone()))
+        let told: io::Result<File> = (|| {
+            let mut told = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+            told.write_all(serde_json::to_string(&Serving { control, local })?.as_bytes())?;
+            // Before anybody can see it.
+            flock(&told, FlockOperation::NonBlockingLockExclusive)?;
+            fs::rename(&beside, file(home))?;
+            Ok(told)
+        })();
+        let told = told.inspect_err(|_| {
+            let _ = fs::remove_file(&beside);
+        });
+        Ok(Self { home: home.clone(), file: told? })
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        if Serving::read(&self.0).is_some_and(|serving| serving.pid == std::process::id()) {
-            let _ = fs::remove_file(file(&self.0));
+        let own = self.file.metadata().map(|own| (own.dev(), own.ino())).ok();
+        let found = fs::symlink_metadata(file(&self.home)).map(|found| (found.dev(), found.ino())).ok();
+        if own.is_some() && own == found {
+            let _ = fs::remove_file(file(&self.home));
         }
     }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Serving {
-    pid: u32,
     control: SocketAddr,
     local: SocketAddr,
 }
@@ -112,21 +131,21 @@ struct Serving {
 impl Serving {
     /// What a daemon told that is still there.
     fn now(home: &StateHome) -> Option<Self> {
-        Self::read(home).filter(Self::is_there)
-    }
-
-    fn read(home: &StateHome) -> Option<Self> {
-        serde_json::from_str(&read_private(&file(home)).ok()?).ok()
+        let path = file(home);
+        is_private(&path).ok()?;
+        let told = File::open(path).ok()?;
+        match flock(&told, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => {}
+            _ => return None,
+        }
+        let mut text = String::new();
+        told.take(LONGEST).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
     }
 
     /// As a configuration would say it.
     fn as_configured(&self) -> String {
         format!("[listen]\ncontrol = \"{}\"\nlocal = \"{}\"\n", self.control, self.local)
-    }
-
-    fn is_there(&self) -> bool {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM)))
     }
 }
 
@@ -134,8 +153,13 @@ fn file(home: &StateHome) -> PathBuf {
     home.path().join("serving.json")
 }
 
+/// Longer than what is told.
+const LONGEST: u64 = 1_024;
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use palyra_types::{clock::SystemClock, entropy::SystemEntropy};
 
     use super::*;
@@ -174,22 +198,26 @@ mod tests {
     }
 
     #[test]
-    fn what_a_daemon_left_that_is_gone_is_not_believed_nor_what_another_user_can_write() {
+    fn what_a_daemon_left_that_is_gone_is_not_believed_nor_a_copy_nor_what_others_can_write() {
         let directory = tempfile::tempdir().unwrap();
         let home = home(directory.path());
         let configured = local(&home);
         let told = Told::tell(&home, THERE.0, THERE.1).unwrap();
-        std::mem::forget(told);
-        let text = fs::read_to_string(file(&home)).unwrap();
-        let own = format!("\"pid\":{}", std::process::id());
-        assert!(text.contains(&own), "{text}");
-        // No system gives so high a number.
-        fs::write(file(&home), text.replace(&own, &format!("\"pid\":{}", i32::MAX))).unwrap();
-        assert_eq!(local(&home), configured);
-        fs::write(file(&home), &text).unwrap();
         assert_eq!(local(&home), Ok(22));
-        use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(file(&home), fs::Permissions::from_mode(0o620)).unwrap();
         assert_eq!(local(&home), configured);
+        fs::set_permissions(file(&home), fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(local(&home), Ok(22));
+        // A copy in its place is nobody's, and is not taken away with the daemon.
+        let copy = home.path().join("copy");
+        fs::copy(file(&home), &copy).unwrap();
+        fs::rename(&copy, file(&home)).unwrap();
+        assert_eq!(local(&home), configured);
+        drop(told);
+        assert!(file(&home).exists());
+        let told = Told::tell(&home, THERE.0, THERE.1).unwrap();
+        assert_eq!(local(&home), Ok(22));
+        drop(told);
+        assert!(!file(&home).exists());
     }
 }

@@ -268,11 +268,16 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Reads a file that only its owner may be able to read.
-pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
+fn read_private(path: &Path) -> Result<Zeroizing<String>, InstallationError> {
     private(path, Kind::File)?;
     let mut text = Zeroizing::new(String::new());
     fs::File::open(path).and_then(|file| file.take(LONGEST_SECRET).read_to_string(&mut text)).map_err(at(path))?;
     Ok(Zeroizing::new(text.trim_end().to_owned()))
+}
+
+/// Whether a file belongs to this user and to nobody else.
+pub(crate) fn is_private(path: &Path) -> Result<(), InstallationError> {
+    private(path, Kind::File)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

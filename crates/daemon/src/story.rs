@@ -3,7 +3,7 @@
 //! A call's story is read from its first two records, its last one and its question, however much lies between them.
 
 use palyra_api::call::{Call, CallState as Told, Decided, PolicyRef, Proposed, Receipt, Refused};
-use palyra_gate::{Completed, Refusal};
+use palyra_gate::{Completed, Refusal, RefusalRecord};
 use palyra_journal::{
     JournalStore, ReadError, RecordKind, StoredRecord,
     state::{CallRow, CallState},
@@ -201,6 +201,9 @@ fn unanswered(form: ResolvedForm) -> Option<Refused> {
         ),
         "cancelled" => {
             let cause = form.cause.unwrap_or_default();
+            if let Some(RefusalRecord { code, advice }) = form.refused {
+                return Some(Refused { code, message: cause, help: Some(advice) });
+            }
             ("cancelled", format!("the call was cancelled: {cause}"), "propose it again")
         }
         _ => return None,
@@ -241,6 +244,7 @@ struct ResolvedForm {
     by: Option<PrincipalForm>,
     message: Option<String>,
     cause: Option<String>,
+    refused: Option<RefusalRecord>,
 }
 
 #[derive(Deserialize)]

@@ -52,7 +52,7 @@ pub mod workspace;
 
 pub use approval::{
     Answer, AnswerError, Answerer, ApprovalPromptRecord, ApprovalRecord, CachedApproval, DecisionScope,
-    PendingToolApproval, PresencePin, StandingApproval, apply_tool_approval_outcome,
+    PendingToolApproval, PresencePin, RefusalRecord, StandingApproval, apply_tool_approval_outcome,
     resolve_cached_tool_approval_for_proposal,
 };
 pub use attest::{Completed, Ending, Receipt, ToolAttestation};

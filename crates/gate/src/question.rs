@@ -247,11 +247,11 @@ impl Inner {
         }
         // An answer that will not be used any more is not left standing.
         if row.state == ApprovalState::Approved && !refusal.may_pass() {
-            let (to, cause) = match &refusal {
-                Refusal::Expired(_) => (ApprovalState::Expired, "it was not used in time".to_owned()),
-                other => (ApprovalState::Cancelled, other.to_string()),
+            let (to, cause, refused) = match &refusal {
+                Refusal::Expired(_) => (ApprovalState::Expired, "it was not used in time".to_owned(), None),
+                other => (ApprovalState::Cancelled, other.to_string(), Some(other)),
             };
-            self.withdraw(&row, to, &cause).await?;
+            self.withdraw_for(&row, to, &cause, refused).await?;
         }
         Err(refusal)
     }

@@ -52,9 +52,9 @@ pub(crate) fn run(args: &CallArgs, terminal: &Terminal) -> Outcome {
     };
     let connection = Connection::find()?;
     let owner = connection.owner()?;
-    let proposer = if args.as_agent { connection.agent()? } else { owner.clone() };
     let key = args.idempotency_key.as_ref();
     block_on(async {
+        let proposer = if args.as_agent { connection.agent().await? } else { owner.clone() };
         let came = if args.accept {
             Followed::Over(Box::new(proposer.propose(&call, key).await?))
         } else {

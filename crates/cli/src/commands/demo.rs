@@ -54,14 +54,15 @@ struct Denied {
 
 pub(crate) fn run(args: &DemoArgs, terminal: &Terminal) -> Outcome {
     let connection = Connection::find()?;
-    let demo = Demo { owner: connection.owner()?, agent: connection.agent()?, terminal, yes: args.yes };
-    let (allowed, asked, denied, budget) = block_on(async {
+    let (demo, (allowed, asked, denied, budget)) = block_on(async {
+        let (owner, agent) = (connection.owner()?, connection.agent().await?);
+        let demo = Demo { owner, agent, terminal, yes: args.yes };
         let workspace = demo.workspace(args.workspace.as_ref()).await?;
         let allowed = demo.allowed(&workspace).await?;
         let asked = demo.asked(&workspace).await?;
         let denied = demo.denied(&workspace, &connection).await?;
         let budget = demo.budget(&workspace).await?;
-        Ok((allowed, asked, denied, budget))
+        Ok((demo, (allowed, asked, denied, budget)))
     })?;
     demo.title("5  The receipt of step 2, and the journal that holds it.");
     if let Some(receipt) = &asked.receipt {

@@ -19,7 +19,7 @@ use palyra_types::{
 
 use super::{
     grant::{Cover, GrantDocument, PatternError},
-    record::{ApprovalDocument, ApprovalRecord, DecisionScope, Pattern, PendingToolApproval},
+    record::{ApprovalDocument, ApprovalRecord, DecisionScope, Pattern, PendingToolApproval, RefusalRecord},
 };
 use crate::{
     config::Presence,
@@ -261,6 +261,7 @@ impl Inner {
             covers: grant.as_ref().map(|(document, _)| document.covers.clone()),
             message: if let Answer::Deny(message) = answer { message.clone() } else { None },
             cause: None,
+            refused: None,
             at: clock.now(),
             digest: row.digest,
             valid_until: (state == ApprovalState::Approved).then(|| Deadline::after(clock, valid_for)),
@@ -371,6 +372,17 @@ impl Inner {
     /// Ends a question as it was read, and its call with it, because nobody answers it or uses its answer any more. Does nothing if it is
     /// in another state by now. One that cannot be read is ended all the same.
     pub(crate) async fn withdraw(&self, row: &ApprovalRow, to: ApprovalState, cause: &str) -> Result<(), Refusal> {
+        self.withdraw_for(row, to, cause, None).await
+    }
+
+    /// The same, once the answer was yes and something else refuses the call.
+    pub(crate) async fn withdraw_for(
+        &self,
+        row: &ApprovalRow,
+        to: ApprovalState,
+        cause: &str,
+        refusal: Option<&Refusal>,
+    ) -> Result<(), Refusal> {
         let record = ApprovalRecord {
             id: row.id,
             state: to,
@@ -379,6 +391,7 @@ impl Inner {
             covers: None,
             message: None,
             cause: Some(cause.to_owned()),
+            refused: refusal.map(RefusalRecord::from),
             at: self.clock.now(),
             digest: row.digest,
             valid_until: None,

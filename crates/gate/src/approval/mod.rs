@@ -15,4 +15,4 @@ pub mod record;
 pub use answer::{Answer, AnswerError, Answerer, apply_tool_approval_outcome};
 pub use grant::{CachedApproval, StandingApproval, resolve_cached_tool_approval_for_proposal};
 pub use presence::{PresenceError, PresencePin};
-pub use record::{ApprovalPromptRecord, ApprovalRecord, DecisionScope, PendingToolApproval};
+pub use record::{ApprovalPromptRecord, ApprovalRecord, DecisionScope, PendingToolApproval, RefusalRecord};

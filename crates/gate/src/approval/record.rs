@@ -15,6 +15,7 @@ use crate::{
     decide::ToolDecision,
     plan::Plan,
     proposal::{ProposalDocument, ToolProposal},
+    refusal::Refusal,
     risk::Risk,
     tool::{Intent, Work},
 };
@@ -197,6 +198,9 @@ pub struct ApprovalRecord {
     /// Why it ended without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// What refused a call that was approved, so that it is told in the same way later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusalRecord>,
     /// When.
     pub at: Timestamp,
     /// What exactly was approved.
@@ -204,6 +208,22 @@ pub struct ApprovalRecord {
     /// Until when the call has to start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_until: Option<Deadline>,
+}
+
+/// A refusal as it is kept, beside its words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusalRecord {
+    /// What it is known by.
+    pub code: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl From<&Refusal> for RefusalRecord {
+    fn from(refusal: &Refusal) -> Self {
+        Self { code: refusal.code().to_owned(), advice: refusal.advice() }
+    }
 }
 
 /// A question as the journal tells of it.

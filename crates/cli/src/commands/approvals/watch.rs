@@ -24,6 +24,7 @@ use tokio::{
 use super::pages::Pages;
 use crate::{
     Outcome,
+    connection::owner,
     exit::Exit,
     failure::Failure,
     keyboard::Keyboard,
@@ -38,7 +39,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
     })?;
     let mut pages = Pages::new(client);
     let mut watch = Watch {
-        client,
+        client: client.clone(),
         terminal,
         keyboard: if terminal.json { None } else { Keyboard::open() },
         waiting: VecDeque::new(),
@@ -72,11 +73,15 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
             () = sleep(AGAIN) => {}
             _ = interrupt.recv() => return Ok(Exit::Ok),
         }
+        // It may come back elsewhere.
+        if let Ok(found) = owner() {
+            watch.client = found;
+        }
     }
 }
 
 struct Watch<'a> {
-    client: &'a Client,
+    client: Client,
     terminal: &'a Terminal,
     keyboard: Option<Keyboard>,
     /// Questions that wait, the one that is focused first.
@@ -242,7 +247,7 @@ impl Watch<'_> {
             return Ok(());
         };
         let manner = Manner { at_terminal: true, ..Manner::default() };
-        match answer(self.client, &approval, &decision, manner, Some(keyboard)).await {
+        match answer(&self.client, &approval, &decision, manner, Some(keyboard)).await {
             Ok(answers) => {
                 for answer in &answers.answered {
                     let line = question::answered(answer, &|style, text| self.terminal.paint_err(style, text));

@@ -48,17 +48,17 @@ pub(super) fn run(args: &TailArgs, terminal: &Terminal) -> Outcome {
                 show(record, terminal);
             }
         }
-        if args.follow { follow(&client, records.size.checked_sub(1), terminal).await } else { Ok(Exit::Ok) }
+        if args.follow { follow(client, records.size.checked_sub(1), terminal).await } else { Ok(Exit::Ok) }
     })
 }
 
-async fn follow(client: &Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
+async fn follow(mut client: Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
     let mut lost = false;
     loop {
-        match events(client, (&mut last, &mut lost), &mut interrupt, terminal).await {
+        match events(&client, (&mut last, &mut lost), &mut interrupt, terminal).await {
             Ok(()) => return Ok(Exit::Ok),
             Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
             // Said once, however long it takes.
@@ -71,6 +71,10 @@ async fn follow(client: &Client, mut last: Option<u64>, terminal: &Terminal) -> 
         tokio::select! {
             () = sleep(Duration::from_secs(1)) => {}
             _ = interrupt.recv() => return Ok(Exit::Ok),
+        }
+        // It may come back elsewhere.
+        if let Ok(found) = owner() {
+            client = found;
         }
     }
 }
