@@ -74,6 +74,11 @@ fn a_second_daemon_on_the_same_state_does_not_start() {
     let lab = DaemonLab::new();
     let said = refused(&lab);
     assert!(said.contains("error: the daemon does not start"), "{said}");
+    let pid = lab.pid();
+    assert!(
+        said.contains(&format!("runs already, as process {pid}\nhelp:  use it (`palyra status`), or stop")),
+        "{said}"
+    );
     let mut other = lab.command(&program("palyrad"));
     other.env("PALYRA_LISTEN__LOCAL", "127.0.0.1:19997").env("PALYRA_LISTEN__CONTROL", "127.0.0.1:19998");
     let told = other.output().unwrap();
@@ -159,6 +164,54 @@ fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back_wherever
     }
     elsewhere.kill().unwrap();
     elsewhere.wait().unwrap();
+}
+
+/// The kinds of the last records of a journal that no daemon has open.
+fn last_record(lab: &DaemonLab) -> String {
+    let told = lab.palyra().args(["journal", "verify"]).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let journal = rusqlite::Connection::open(lab.journal().join("journal.db")).unwrap();
+    let sql = "SELECT record FROM records ORDER BY seq DESC LIMIT 1";
+    journal.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_daemon_whose_terminal_is_closed_stops_in_good_order() {
+    let lab = DaemonPlan::default().make();
+    let script = "import os, pty, signal, sys, time\n\
+        signal.alarm(30)\n\
+        pid, terminal = pty.fork()\n\
+        if pid == 0: os.execv(sys.argv[1], sys.argv[1:2])\n\
+        while not os.path.exists(sys.argv[2]): time.sleep(0.05)\n\
+        os.close(terminal)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
+    let mut at_terminal = lab.command("/usr/bin/python3".as_ref());
+    at_terminal.args(["-c", script]).arg(program("palyrad")).arg(lab.home().join("serving.json"));
+    assert_eq!(at_terminal.status().unwrap().code(), Some(0));
+    assert!(last_record(&lab).contains("daemon.stopped"));
+}
+
+#[test]
+fn a_daemon_that_nobody_reads_the_log_of_works_as_any_other() {
+    let lab = DaemonPlan::default().make();
+    let mut daemon = lab.command(&program("palyrad")).stderr(Stdio::piped()).spawn().unwrap();
+    drop(daemon.stderr.take());
+    let says = |args: &[&str]| lab.palyra().args(args).stdin(Stdio::null()).output().unwrap();
+    for _ in 0..400 {
+        if says(&["status"]).status.success() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    let told = says(&["reload"]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    fs::write(lab.home().join("config.toml"), "nonsense").unwrap();
+    let told = says(&["reload"]);
+    assert_eq!(told.status.code(), Some(1), "{}", String::from_utf8_lossy(&told.stderr));
+    let pid = daemon.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    assert!(daemon.wait().unwrap().success());
+    assert!(last_record(&lab).contains("daemon.stopped"));
 }
 
 #[test]

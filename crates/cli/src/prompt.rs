@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use palyra_api::approval::{Answers, Approval, Approve, Deny, Scope, Unlock};
 use palyra_client::{Client, ClientError};
-use palyra_types::Sha256Digest;
+use palyra_types::{Sha256Digest, visible::visible};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -177,7 +177,9 @@ pub(crate) async fn answer(
         };
         match client.unlock(&Unlock { pin }).await {
             Ok(()) => {}
-            Err(ClientError::Refused { error, .. }) if error.code == "wrong_pin" => keyboard.show("  wrong PIN"),
+            Err(ClientError::Refused { error, .. }) if error.code == "wrong_pin" => {
+                keyboard.show(&format!("  {}", visible(&error.message)));
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -12,8 +12,8 @@ use std::{
 use palyra_gate::{
     GateConfig,
     config::{
-        ApprovalsConfig, BudgetConfig, CallsConfig, EgressSection, PolicySection, PresetChoice, ToolCallConfig,
-        WorkspaceSection,
+        ApprovalsConfig, BudgetConfig, CallsConfig, EgressSection, PolicySection, Presence, PresetChoice,
+        ToolCallConfig, WorkspaceSection,
     },
 };
 use palyra_journal::{Keeping, Retention, Rotation};
@@ -80,6 +80,12 @@ impl Config {
         };
         config.listen.check()?;
         Ok(config)
+    }
+
+    /// Whether whoever answers has to show that they are there.
+    #[must_use]
+    pub fn wants_pin(&self) -> bool {
+        self.approvals.presence == Presence::Pin
     }
 
     /// The part that the gate is told.
@@ -229,6 +235,9 @@ pub enum ConfigError {
         /// What may be meant.
         near: Option<&'static str>,
     },
+    /// A key that stands before any section.
+    #[error("config.toml: the key `{}` stands under no section", visible(.0))]
+    KeyOutside(String),
     /// A variable that names no key.
     #[error("the variable `{}` names no key of the configuration", visible(.0))]
     Variable(String),
@@ -247,6 +256,7 @@ impl ConfigError {
         match self {
             Self::Unreadable(_) => "check who owns it and that it is a file in UTF-8",
             Self::Invalid(_) | Self::UnknownSection { .. } => "docs/configuration.md shows every section and key",
+            Self::KeyOutside(_) => "write the line of its [section] above it, without `#`",
             Self::Variable(_) => "write it like PALYRA_LISTEN__LOCAL=127.0.0.1:7717",
             Self::LocalNotLoopback(_) => "set it to 127.0.0.1 with a port; the control listener may be elsewhere",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
@@ -257,6 +267,9 @@ impl ConfigError {
 fn known_sections(table: &toml::Table) -> Result<(), ConfigError> {
     match table.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
         None => Ok(()),
+        Some(name) if !table.get(name).is_some_and(|value| value.is_table() || value.is_array()) => {
+            Err(ConfigError::KeyOutside(name.clone()))
+        }
         Some(name) => Err(ConfigError::UnknownSection { name: name.clone(), near: nearest(name, SECTIONS) }),
     }
 }

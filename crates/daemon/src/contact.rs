@@ -99,7 +99,7 @@ impl Told {
         let _ = fs::remove_file(&beside);
         let told: io::Result<File> = (|| {
             let mut told = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-            told.write_all(serde_json::to_string(&Serving { control, local })?.as_bytes())?;
+            told.write_all(serde_json::to_string(&Serving { pid: std::process::id(), control, local })?.as_bytes())?;
             // Before anybody can see it.
             flock(&told, FlockOperation::NonBlockingLockExclusive)?;
             fs::rename(&beside, file(home))?;
@@ -122,8 +122,15 @@ impl Drop for Told {
     }
 }
 
+/// The process that serves a state directory, if one does.
+pub(crate) fn serving(home: &StateHome) -> Option<u32> {
+    Serving::now(home).map(|serving| serving.pid)
+}
+
 #[derive(Serialize, Deserialize)]
 struct Serving {
+    /// For whoever wants to stop it.
+    pid: u32,
     control: SocketAddr,
     local: SocketAddr,
 }

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::{IsTerminal, stderr},
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -31,7 +32,7 @@ use crate::{
     certificate::{self, CertificateError},
     config::{Config, environment},
     console::Console,
-    contact::Told,
+    contact::{Told, serving},
     credential,
     edge::{Listener, Names, RequestIds},
     figures::Figures,
@@ -54,6 +55,8 @@ pub struct Daemon {
     signals: Signals,
     drain: Duration,
     told: Option<Told>,
+    /// Whether it was started at a terminal.
+    at_terminal: bool,
 }
 
 /// What somebody outside can ask for.
@@ -82,7 +85,11 @@ impl Daemon {
         };
         let config = installation.config().clone();
         let drain = config.listen.drain();
-        let (control, local) = bind(installation, &config).await?;
+        let (control, local) =
+            bind(installation, &config).await.map_err(|error| match serving(installation.home()) {
+                Some(pid) => StartError::Running(pid),
+                None => error,
+            })?;
         let directory = installation.journal();
         let journal = Arc::new(SqliteJournal::open_keeping(
             &directory,
@@ -135,7 +142,7 @@ impl Daemon {
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");
         });
-        Ok(Self { app, journal, stop, listeners, signals, drain, told: told.ok() })
+        Ok(Self { app, journal, stop, listeners, signals, drain, told: told.ok(), at_terminal: stderr().is_terminal() })
     }
 
     /// What handlers see of it.
@@ -150,6 +157,10 @@ impl Daemon {
             let Signals { reload, terminate, interrupt } = &mut self.signals;
             tokio::select! {
                 _ = reload.recv() => {
+                    // The same signal says that the terminal is gone that it was started at, and then it goes as well.
+                    if self.at_terminal && !stderr().is_terminal() {
+                        break;
+                    }
                     // Told where everybody looks; what was in force stays if it is refused.
                     let _ = policies::reload(&self.app, "signal").await;
                 }
@@ -163,7 +174,7 @@ impl Daemon {
 
     /// Stops: takes nothing new, lets what runs go on for a while or until it is told again, ends it, and closes the journal.
     pub async fn stop(self) {
-        let Self { app, journal, stop, listeners, mut signals, drain, told } = self;
+        let Self { app, journal, stop, listeners, mut signals, drain, told, .. } = self;
         app.stopping.send_replace(true);
         tokio::select! {
             () = nothing_runs(&app) => {}
@@ -295,6 +306,9 @@ pub enum StartError {
     /// The certificate is not in order.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// Another one does its work.
+    #[error("a daemon of this state directory runs already, as process {0}")]
+    Running(u32),
     /// A port cannot be had.
     #[error("the port at {address} cannot be had: {error}")]
     Port {
@@ -342,6 +356,7 @@ impl StartError {
         match self {
             Self::Installation(error) => error.advice(),
             Self::Certificate(error) => error.advice().to_owned(),
+            Self::Running(pid) => format!("use it (`palyra status`), or stop it first: kill {pid}"),
             Self::Port { address, .. } => format!(
                 "another daemon may be running (`palyra status`), or another program has {address}; choose other ports \
                  under [listen] in config.toml, which `palyra init` makes"

@@ -146,6 +146,7 @@ pub fn status_of(code: &str) -> StatusCode {
         | "pin_needed"
         | "no_pin"
         | "wrong_pin"
+        | "pin_locked"
         | "not_for_agents" => StatusCode::FORBIDDEN,
         "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,

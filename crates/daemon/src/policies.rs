@@ -48,7 +48,10 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
         Ok(config) => {
             let waits = {
                 let mut known = app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let waits = waits_for_a_restart(&known, &config);
+                let mut waits = waits_for_a_restart(&known, &config);
+                if config.wants_pin() && !app.gate.has_pin() {
+                    waits.push(NO_PIN.to_owned());
+                }
                 // What still holds is remembered as that, so that it is told again at the next reload.
                 let held = Config {
                     listen: known.listen,
@@ -77,6 +80,9 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
         }
     }
 }
+
+const NO_PIN: &str = "nobody can answer: `presence` under [approvals] wants a PIN, and this daemon knows none; `palyra approvals pin` \
+                      sets one, and the next start of the daemon reads it";
 
 /// The sections that changed and are read at the start only.
 fn waits_for_a_restart(before: &Config, after: &Config) -> Vec<String> {
@@ -113,7 +119,7 @@ pub async fn explain(app: &App, id: CallId) -> Result<CallExplanation, Failure> 
     let asked = decided.and_then(recorded);
     let Some(asked) = asked else {
         let message = format!("policy was not asked about the call {id}, or what it was asked was erased");
-        return Err(Failure::not_found(message));
+        return Err(Failure::new("not_found", message, format!("`palyra journal show {id}` tells what refused it")));
     };
     let snapshot = app.gate.engine().snapshot();
     let parts = snapshot.explain_call(&asked.call, &asked.context, &app.gate.evaluation());

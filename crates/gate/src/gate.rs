@@ -291,6 +291,12 @@ impl Gate {
         &self.inner.registry
     }
 
+    /// Whether there is a PIN that shows that a person is there.
+    #[must_use]
+    pub fn has_pin(&self) -> bool {
+        self.inner.presence.is_some()
+    }
+
     /// What keeps the journal.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn JournalStore> {

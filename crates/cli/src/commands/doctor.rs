@@ -106,6 +106,8 @@ fn installation() -> Vec<Check> {
     };
     let mut checks = vec![good("state", format!("{}, for you alone", home.path().display())), certificate(&found)];
     checks.push(policies(&found));
+    checks.extend(workspaces(&found));
+    checks.extend(presence(&found));
     match daemon(&home) {
         Some(told) => checks.extend(told),
         None => checks.extend([port("local port", found.local()), port("control port", found.control())]),
@@ -127,6 +129,30 @@ fn policies(found: &Installation) -> Check {
     match loaded {
         Ok(set) => good("policy files", format!("{} policies are sound", set.policies().len())),
         Err(error) => bad("policy files", error.to_string(), "`palyra policy check` shows what is wrong"),
+    }
+}
+
+/// The workspaces whose directories are not there.
+fn workspaces(found: &Installation) -> impl Iterator<Item = Check> {
+    let missing = found.config().workspace.iter().filter(|one| !Path::new(one.path.as_str()).is_dir());
+    missing.map(|one| {
+        let name = format!("workspace {}", one.name);
+        bad(
+            &name,
+            format!("{} is no directory", one.path),
+            "make it, or mend [[workspace]] in config.toml and `palyra reload`",
+        )
+    })
+}
+
+/// Whether there is a PIN, where answers want one.
+fn presence(found: &Installation) -> Option<Check> {
+    let wanted = found.config().wants_pin();
+    let help = "`palyra approvals pin`, then start the daemon anew; or `presence = \"none\"` under [approvals]";
+    match found.presence() {
+        Ok(None) if wanted => Some(bad("pin", "answers want one, and none is set".to_owned(), help)),
+        Err(error) => Some(bad("pin", error.to_string(), error.advice())),
+        Ok(_) => None,
     }
 }
 

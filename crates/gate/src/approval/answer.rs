@@ -19,6 +19,7 @@ use palyra_types::{
 
 use super::{
     grant::{Cover, GrantDocument, PatternError},
+    presence::PresenceError,
     record::{ApprovalDocument, ApprovalRecord, DecisionScope, Pattern, PendingToolApproval, RefusalRecord},
 };
 use crate::{
@@ -509,7 +510,7 @@ pub enum AnswerError {
     NoPin,
     /// The PIN did not unlock it.
     #[error(transparent)]
-    Presence(#[from] super::presence::PresenceError),
+    Presence(#[from] PresenceError),
     /// The pattern cannot be given.
     #[error(transparent)]
     Pattern(#[from] PatternError),
@@ -544,6 +545,7 @@ impl AnswerError {
             Self::Policy(_) => "denied_by_policy",
             Self::PinNeeded => "pin_needed",
             Self::NoPin => "no_pin",
+            Self::Presence(PresenceError::Locked { .. }) => "pin_locked",
             Self::Presence(_) => "wrong_pin",
             Self::Pattern(_) => "bad_pattern",
             Self::Timebox { .. } => "bad_timebox",
@@ -564,6 +566,7 @@ impl AnswerError {
             Self::Policy(_) => "ask an owner, admin or operator".to_owned(),
             Self::PinNeeded => "unlock with your PIN and answer again".to_owned(),
             Self::NoPin => "set one with `palyra approvals pin` and start the daemon anew, or set `presence = \"none\"` under [approvals]".to_owned(),
+            Self::Presence(PresenceError::Locked { .. }) => "wait, then try again with the right PIN".to_owned(),
             Self::Presence(_) => "try again with the right PIN".to_owned(),
             Self::Pattern(_) => "approve it exactly instead".to_owned(),
             Self::Timebox { .. } => "choose another time".to_owned(),

@@ -123,7 +123,7 @@ pub enum PresenceError {
     #[error("a PIN has at least {SHORTEST} characters")]
     TooShort,
     /// Not the PIN.
-    #[error("the PIN is wrong; {left} guesses are left")]
+    #[error("the PIN is wrong; {}", match .left { 0 => "it is locked now".to_owned(), 1 => "one guess is left".to_owned(), left => format!("{left} guesses are left") })]
     Wrong {
         /// How many guesses are left before it is locked.
         left: u32,

@@ -52,7 +52,7 @@ impl ProcessRun {
             "additionalProperties": false
         });
         let description = "Runs a program in the workspace. A name without a slash is looked up in the configured directories; \
-            use `sh -c` explicitly if a shell is wanted.";
+            there is no shell in between, and shells and other interpreters may be refused.";
         ToolDefinition::new(metadata, description, schema).map(Self)
     }
 }
