@@ -9,7 +9,10 @@ use std::{
 };
 
 use clap::Args;
-use palyra_daemon::config::SECTIONS;
+use palyra_daemon::{
+    Config,
+    config::{ConfigError, SECTIONS},
+};
 use palyra_policy::{
     PolicyEvaluationConfig, Preset, Snapshot, SourceFile,
     directory::{read_policies, read_text},
@@ -59,7 +62,18 @@ impl Selection {
         };
         let config_path = match &self.config {
             Some(path) => Some(path.clone()),
-            None => installed(StateHome::config)?,
+            None => {
+                let path = installed(StateHome::config)?;
+                if let (Some(home), Some(path)) = (&home, &path) {
+                    // What a daemon would refuse is not sound.
+                    let refused = |error: ConfigError| {
+                        let what = format!("{} cannot be used", path.display());
+                        Failure::new(Exit::Failure, "config_invalid", what, error.to_string(), error.advice())
+                    };
+                    Config::read(home, []).map_err(refused)?;
+                }
+                path
+            }
         };
         let file = config_path.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let chosen = self.preset.is_some() || !self.policies.is_empty();

@@ -55,6 +55,21 @@ fn a_configuration_without_policies_counts() {
 }
 
 #[test]
+fn what_a_daemon_would_refuse_is_refused_here_and_what_is_right_is_offered() {
+    let home = tempfile::tempdir().unwrap();
+    for (config, expected) in [
+        ("[policy]\nprest = \"observe\"\n", "expected one of `preset`"),
+        ("[policy]\nstate_directory = \"/x\"\n", "unknown field `state_directory`"),
+        ("presence = \"pin\"\n", "the key `presence` stands under no section"),
+    ] {
+        fs::write(home.path().join("config.toml"), config).unwrap();
+        let output = explain(home.path(), TRUE);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stdout).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
 fn a_section_that_is_for_the_daemon_alone_is_passed_over() {
     let home = tempfile::tempdir().unwrap();
     let sections = "[journal]\nkeep_bytes = 1000000000\n[log]\nlevel = \"debug\"\n[policy]\npreset = \"observe\"\n";
