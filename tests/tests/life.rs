@@ -143,7 +143,7 @@ fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back_wherever
     let mut lab = DaemonLab::new();
     let follow = |args: &[&str]| lab.palyra().args(args).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let followers = [follow(&["approvals", "watch"]), follow(&["journal", "tail", "--follow"])];
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs(2));
     assert!(lab.stop().success());
     std::thread::sleep(Duration::from_millis(2_500));
     let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -152,7 +152,7 @@ fn who_follows_is_told_once_that_the_daemon_is_away_and_that_it_is_back_wherever
     let mut elsewhere = lab.command(&program("palyrad"));
     elsewhere.env("PALYRA_LISTEN__CONTROL", control).env("PALYRA_LISTEN__LOCAL", local);
     let mut elsewhere = elsewhere.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(3_500));
+    std::thread::sleep(Duration::from_secs(6));
     for follower in followers {
         let pid = follower.id().to_string();
         assert!(std::process::Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
