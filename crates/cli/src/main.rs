@@ -9,6 +9,7 @@ mod exit;
 mod failure;
 mod follow;
 mod keyboard;
+mod lifeline;
 mod outcome;
 mod prompt;
 mod question;

@@ -29,9 +29,10 @@ use crate::{
     admission::{Place, Turn},
     approval::grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
     attest::{Completed, Ending, Receipt, ToolAttestation},
+    cancel::Cancel,
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
-    gate::{Cancel, Inner, internal},
+    gate::{Inner, internal},
     memory::KnownRun,
     output::Kept,
     permit::{Approver, CallFacts, Permit},
@@ -271,10 +272,10 @@ impl Inner {
             decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
         };
         let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
-        let enough = |(_, decision): &(Intent, ToolDecision)| matches!(decision.plan, None | Some(Plan::Daemon));
+        let is_enough = |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon));
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
-            Ok::<_, Refusal>(glanced.filter(enough))
+            Ok::<_, Refusal>(glanced.filter(|(_, decision)| is_enough(decision)))
         };
         let glances = run.is_worth_a_glance(&proposal.tool);
         let mut announced = glances.then(|| self.store.announce());
@@ -294,7 +295,7 @@ impl Inner {
                 }
             }
         };
-        run.remember(&proposal.tool, matches!(decision.plan, None | Some(Plan::Daemon)));
+        run.remember(&proposal.tool, is_enough(&decision));
         if decision.verdict != Verdict::Deny {
             announced = None;
         }

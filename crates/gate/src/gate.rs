@@ -27,7 +27,7 @@ use palyra_journal::{
     state::{Change, Charge, KeyRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
-use palyra_sandbox::{SandboxProcessRunError, StopCause};
+use palyra_sandbox::SandboxProcessRunError;
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
     SandboxTier, Timestamp,
@@ -42,6 +42,7 @@ use crate::{
     admission::Admission,
     approval::presence::PresencePin,
     attest::Completed,
+    cancel::{Cancel, CancelOnDrop},
     config::GateConfig,
     execute::{LiveOutput, Reports},
     memory::Memory,
@@ -603,72 +604,6 @@ struct UnderWay {
     cancel: Cancel,
     /// Who proposed it.
     principal: Principal,
-}
-
-/// A call's ear: whether it is to be withdrawn or stopped, and why.
-#[derive(Clone)]
-pub(crate) struct Cancel {
-    cause: Arc<watch::Sender<Option<CancelCause>>>,
-    stop: Arc<watch::Sender<Option<StopCause>>>,
-}
-
-impl Default for Cancel {
-    fn default() -> Self {
-        Self { cause: Arc::new(watch::channel(None).0), stop: Arc::new(watch::channel(None).0) }
-    }
-}
-
-impl Cancel {
-    /// Asks for it. The first cause counts.
-    fn ask(&self, cause: &CancelCause) -> bool {
-        let stop = match cause {
-            CancelCause::CallerGone => StopCause::CallerGone,
-            CancelCause::Requested(_) => StopCause::Requested,
-            CancelCause::PolicyChanged(_) | CancelCause::Withdrawn(_) => StopCause::Revoked,
-            CancelCause::Restarted | CancelCause::Stopping => StopCause::Shutdown,
-        };
-        let first = self.cause.send_if_modified(|known| {
-            let first = known.is_none();
-            if first {
-                *known = Some(cause.clone());
-            }
-            first
-        });
-        if first {
-            self.stop.send_replace(Some(stop));
-        }
-        first
-    }
-
-    /// Waits until somebody asks for it.
-    pub(crate) async fn asked(&self) -> CancelCause {
-        let mut cause = self.cause.subscribe();
-        match cause.wait_for(Option::is_some).await.map(|cause| cause.clone()) {
-            Ok(Some(cause)) => cause,
-            Ok(None) | Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// Whether somebody has asked for it.
-    pub(crate) fn already(&self) -> Option<CancelCause> {
-        self.cause.borrow().clone()
-    }
-
-    pub(crate) fn stopper(&self) -> watch::Receiver<Option<StopCause>> {
-        self.stop.subscribe()
-    }
-}
-
-struct CancelOnDrop {
-    cancel: Option<Cancel>,
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some(cancel) = &self.cancel {
-            cancel.ask(&CancelCause::CallerGone);
-        }
-    }
 }
 
 struct LeaveOnDrop {

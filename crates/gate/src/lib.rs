@@ -27,6 +27,7 @@ pub mod action;
 mod admission;
 pub mod approval;
 pub mod attest;
+mod cancel;
 mod conduct;
 pub mod config;
 pub mod deadline;

@@ -27,7 +27,7 @@ pub(crate) struct Memory {
 pub(crate) struct KnownRun {
     /// As if nothing were used yet.
     pub(crate) row: RunRow,
-    /// The tools that its last call of was let through, or had to be read in full to be denied.
+    /// The tools whose last call here was let through, so that it had to be read in full.
     read: Mutex<HashSet<ToolName>>,
 }
 

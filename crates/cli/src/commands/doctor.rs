@@ -150,7 +150,7 @@ fn presence(found: &Installation) -> Option<Check> {
     let wanted = found.config().wants_pin();
     let help = "`palyra approvals pin`, then start the daemon anew; or `presence = \"none\"` under [approvals]";
     match found.presence() {
-        Ok(None) if wanted => Some(bad("pin", "answers want one, and none is set".to_owned(), help)),
+        Ok(None) if wanted => Some(bad("pin", "answers want one, and none is set", help)),
         Err(error) => Some(bad("pin", error.to_string(), error.advice())),
         Ok(_) => None,
     }

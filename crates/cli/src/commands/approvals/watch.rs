@@ -7,7 +7,6 @@ use std::{
     collections::{BTreeSet, VecDeque},
     io::{self, IsTerminal, Write},
     mem::take,
-    time::Duration,
 };
 
 use palyra_api::{
@@ -16,18 +15,15 @@ use palyra_api::{
 };
 use palyra_client::{Client, EventStream};
 use palyra_types::id::{ApprovalId, CallId};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::sleep,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::pages::Pages;
 use crate::{
     Outcome,
-    connection::owner,
     exit::Exit,
     failure::Failure,
     keyboard::Keyboard,
+    lifeline::Lifeline,
     prompt::{Before, Decision, Manner, Prompt, answer},
     question, report,
     terminal::{DIM, Terminal},
@@ -39,7 +35,7 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
     })?;
     let mut pages = Pages::new(client);
     let mut watch = Watch {
-        client: client.clone(),
+        daemon: Lifeline::new(client.clone(), terminal),
         terminal,
         keyboard: if terminal.json { None } else { Keyboard::open() },
         waiting: VecDeque::new(),
@@ -47,7 +43,6 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
         before: Before::Done,
         answered: BTreeSet::new(),
         last: None,
-        lost: false,
     };
     while let Some(page) = pages.next().await? {
         watch.arrived(page);
@@ -60,28 +55,17 @@ pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
     loop {
         match watch.follow(&mut interrupt).await {
             Ok(()) => return Ok(Exit::Ok),
-            // Only what may get better is waited for.
-            Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
-            // Said once, however long it takes.
-            Err(failure) if !watch.lost => {
-                terminal.talk(format!("{}; trying again until it is back", failure.cause));
-                watch.lost = true;
+            Err(failure) => {
+                if watch.daemon.wait(failure, &mut interrupt).await? {
+                    return Ok(Exit::Ok);
+                }
             }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = sleep(AGAIN) => {}
-            _ = interrupt.recv() => return Ok(Exit::Ok),
-        }
-        // It may come back elsewhere.
-        if let Ok(found) = owner() {
-            watch.client = found;
         }
     }
 }
 
 struct Watch<'a> {
-    client: Client,
+    daemon: Lifeline<'a>,
     terminal: &'a Terminal,
     keyboard: Option<Keyboard>,
     /// Questions that wait, the one that is focused first.
@@ -94,8 +78,6 @@ struct Watch<'a> {
     answered: BTreeSet<ApprovalId>,
     /// The last record that was told of.
     last: Option<u64>,
-    /// Whether the daemon is away.
-    lost: bool,
 }
 
 enum Next {
@@ -107,19 +89,13 @@ enum Next {
 impl Watch<'_> {
     /// Follows the events until the person has enough.
     async fn follow(&mut self, interrupt: &mut Signal) -> Result<(), Failure> {
-        let mut stream = self.client.events(self.last).await?;
-        if take(&mut self.lost) {
-            self.terminal.talk("the daemon is back");
-        }
+        let mut stream = self.daemon.events(self.last).await?;
         self.focus();
         loop {
             match self.next(&mut stream, interrupt).await? {
                 Next::Interrupted => return Ok(()),
                 Next::Decision(decision) => self.decided(decision).await?,
-                Next::Event(None) => {
-                    let help = "start it: `palyra up`";
-                    return Err(Failure::new(Exit::Unreachable, "lost", "lost", "the daemon went away", help));
-                }
+                Next::Event(None) => return Err(Lifeline::lost()),
                 Next::Event(Some(event)) => {
                     self.happened(&event).await?;
                     // Only now: an event whose handling was cut off is told again.
@@ -167,8 +143,8 @@ impl Watch<'_> {
     }
 
     async fn question(&self, call: CallId) -> Result<Option<Approval>, Failure> {
-        match self.client.call(call).await?.approval {
-            Some(id) => Ok(Some(self.client.approval(id).await?)),
+        match self.daemon.client().call(call).await?.approval {
+            Some(id) => Ok(Some(self.daemon.client().approval(id).await?)),
             None => Ok(None),
         }
     }
@@ -247,7 +223,7 @@ impl Watch<'_> {
             return Ok(());
         };
         let manner = Manner { at_terminal: true, ..Manner::default() };
-        match answer(&self.client, &approval, &decision, manner, Some(keyboard)).await {
+        match answer(self.daemon.client(), &approval, &decision, manner, Some(keyboard)).await {
             Ok(answers) => {
                 for answer in &answers.answered {
                     let line = question::answered(answer, &|style, text| self.terminal.paint_err(style, text));
@@ -278,6 +254,3 @@ fn ring() {
         let _ = stderr.write_all(b"\x07");
     }
 }
-
-/// How long to wait before a lost daemon is looked for again.
-const AGAIN: Duration = Duration::from_secs(1);

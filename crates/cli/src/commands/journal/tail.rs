@@ -1,7 +1,5 @@
 //! `palyra journal tail`: the last records, and those to come.
 
-use std::time::Duration;
-
 use clap::Args;
 use palyra_api::{
     Event,
@@ -10,16 +8,14 @@ use palyra_api::{
 use palyra_client::Client;
 use palyra_types::{Timestamp, visible::visible};
 use serde_json::{Map, Value};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::sleep,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     Outcome,
     connection::{block_on, owner},
     exit::Exit,
     failure::Failure,
+    lifeline::Lifeline,
     terminal::{BOLD, DIM, Terminal},
 };
 
@@ -52,56 +48,37 @@ pub(super) fn run(args: &TailArgs, terminal: &Terminal) -> Outcome {
     })
 }
 
-async fn follow(mut client: Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
+async fn follow(client: Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
-    let mut lost = false;
+    let mut daemon = Lifeline::new(client, terminal);
     loop {
-        match events(&client, (&mut last, &mut lost), &mut interrupt, terminal).await {
+        match events(&mut daemon, &mut last, &mut interrupt, terminal).await {
             Ok(()) => return Ok(Exit::Ok),
-            Err(failure) if failure.exit != Exit::Unreachable => return Err(failure),
-            // Said once, however long it takes.
-            Err(failure) if !lost => {
-                terminal.talk(format!("{}; trying again until it is back", failure.cause));
-                lost = true;
+            Err(failure) => {
+                if daemon.wait(failure, &mut interrupt).await? {
+                    return Ok(Exit::Ok);
+                }
             }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = sleep(Duration::from_secs(1)) => {}
-            _ = interrupt.recv() => return Ok(Exit::Ok),
-        }
-        // It may come back elsewhere.
-        if let Ok(found) = owner() {
-            client = found;
         }
     }
 }
 
 async fn events(
-    client: &Client,
-    (last, lost): (&mut Option<u64>, &mut bool),
+    daemon: &mut Lifeline<'_>,
+    last: &mut Option<u64>,
     interrupt: &mut Signal,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let mut stream = client.events(*last).await?;
-    if std::mem::take(lost) {
-        terminal.talk("the daemon is back");
-    }
+    let mut stream = daemon.events(*last).await?;
     loop {
         let event = tokio::select! {
             event = stream.next() => event?,
             _ = interrupt.recv() => return Ok(()),
         };
         let Some(event) = event else {
-            return Err(Failure::new(
-                Exit::Unreachable,
-                "lost",
-                "lost",
-                "the daemon went away",
-                "start it: `palyra up`",
-            ));
+            return Err(Lifeline::lost());
         };
         *last = stream.last_id().or(*last);
         if event.seq.is_none() {
