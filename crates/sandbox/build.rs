@@ -4,14 +4,21 @@
 use std::{env, error::Error, path::PathBuf, process::Command};
 
 const SOURCES: &[&str] = &[
+    "blueprint.rs",
+    "enclosure.rs",
     "filter.rs",
     "kernel.rs",
     "kernel/call.rs",
+    "kernel/enclosing.rs",
     "kernel/layout.rs",
     "kernel/memory.rs",
+    "kernel/probing.rs",
     "landlock.rs",
+    "launcher.rs",
     "limits.rs",
     "main.rs",
+    "notices.rs",
+    "probe.rs",
     "program.rs",
     "protocol.rs",
     "supervisor.rs",

@@ -323,6 +323,10 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
+        if entry.file_name() == "sandbox" {
+            // What the sandbox makes for its enclosures is made anew by the next daemon.
+            continue;
+        }
         if entry.file_type().unwrap().is_dir() {
             fs::create_dir_all(&target).unwrap();
             copy(&entry.path(), &target);

@@ -17,7 +17,7 @@
 //! | event streams | [`hub`], [`streams`] |
 //! | reloads and replays of policies | [`policies`] |
 //! | the console's sessions | [`console`] |
-//! | health and figures | [`readiness`], [`figures`], [`log`] |
+//! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
 pub mod app;
 pub mod caller;
@@ -47,6 +47,7 @@ pub mod readiness;
 mod reply;
 pub mod routes;
 pub mod runs;
+pub mod sandbox;
 mod start;
 pub mod story;
 pub mod streams;

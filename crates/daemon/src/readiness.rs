@@ -2,12 +2,13 @@
 
 use palyra_api::health::{Check, CheckState, Readiness};
 
-use crate::app::App;
+use crate::{app::App, sandbox};
 
 /// Looks at everything that calls need.
 #[must_use]
 pub fn of(app: &App) -> Readiness {
-    let mut checks = vec![journal(app), policies(app), workspaces(app), sandbox(), stopping(app)];
+    let mut checks = vec![journal(app), policies(app), workspaces(app), stopping(app)];
+    checks.extend(sandbox::checks(&app.gate.containment()));
     checks.extend(sinks(app));
     Readiness { ready: checks.iter().all(|check| check.state != CheckState::Bad), checks }
 }
@@ -43,16 +44,6 @@ fn workspaces(app: &App) -> Check {
             fix: Some("add one to config.toml: [[workspace]] name = \"…\" path = \"…\"".to_owned()),
         },
         count => good("workspaces", format!("{count} configured")),
-    }
-}
-
-/// What the tiers really hold comes with tier C.
-fn sandbox() -> Check {
-    Check {
-        name: "sandbox".to_owned(),
-        state: CheckState::Doubtful,
-        detail: "tier b runs: limits, no isolation; tier c is not there yet".to_owned(),
-        fix: None,
     }
 }
 

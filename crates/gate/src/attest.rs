@@ -3,6 +3,7 @@
 //! Guarantees: the statement is a C2SP signed note over one line of canonical JSON, so foreign tools can verify it; it names the layers that
 //! were really active, not those that were planned; a call that was cancelled, crashed or interrupted is attested as such.
 
+use palyra_sandbox::Reason;
 use palyra_types::{
     EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId, RunId, SessionId},
@@ -90,6 +91,9 @@ pub struct ToolAttestation {
     /// What is not enforced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_enforced: Option<String>,
+    /// What the sandbox knows about why something did not work for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
     /// How it ended.
     pub ending: Ending,
     /// More about that.
@@ -168,6 +172,7 @@ impl ToolAttestation {
             egress: plan.and_then(crate::plan::Plan::egress),
             sandbox_enforcement: executed.layers.clone(),
             not_enforced: executed.not_enforced.map(str::to_owned),
+            reasons: executed.reasons.clone(),
             ending: executed.ending,
             detail: executed.detail.clone(),
             exit_code: executed.output.exit_code(),

@@ -533,6 +533,7 @@ impl Inner {
             live: self.live.clone(),
             stop: cancel.stopper(),
             prepared: Mutex::default(),
+            principal: judged.proposal.principal.to_string(),
         }
     }
 

@@ -3,11 +3,14 @@
 //!
 //! Guarantees: an unknown key is an error; what is left out is the careful choice. Does not: read files.
 
-use std::{collections::BTreeSet, num::NonZeroU32};
+use std::{collections::BTreeSet, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use palyra_journal::state::{Charge, PendingLimits};
 use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset, PrincipalName};
-use palyra_sandbox::{EgressHost, Interpreters, Limits};
+use palyra_sandbox::{
+    EgressHost, Interpreters, Limits, UnixSockets,
+    tier_c::{TierCOptions, linux::LinuxOptions, stock::WarmOptions},
+};
 use palyra_types::{
     AbsolutePath, Action, Channel, EgressEnforcementMode, HostName, SandboxTier, SkillId, ToolName, WorkspaceName,
 };
@@ -147,6 +150,60 @@ pub struct ToolCallConfig {
     pub pass_environment: BTreeSet<String>,
     /// Whether tier B, which cannot contain them, runs programs that run code they are handed.
     pub tier_b_interpreters: Interpreters,
+    /// Directories that programs of tier C can read and execute, besides the system's own programs and the workspace.
+    pub read_only: Vec<AbsolutePath>,
+    /// How many bytes the temporary files of a program of tier C may take.
+    pub temporary_bytes: u64,
+    /// Whether programs of tier C may use Unix sockets. One that lies in the workspace may lead to somebody outside.
+    pub unix_sockets: UnixSockets,
+    /// Whether tier C runs nothing unless a cgroup bounds it.
+    pub require_cgroup: bool,
+    /// Bubblewrap's file; looked for if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bubblewrap: Option<AbsolutePath>,
+    /// The first of the users that programs of tier C run as, where the daemon is root's. Nobody else may have these.
+    pub first_user: u32,
+    /// How many enclosures of tier C wait for calls, and how long.
+    pub warm: WarmSection,
+}
+
+/// `[sandbox.warm]`: enclosures that are started ahead of need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmSection {
+    /// For each workspace and principal in use; 0 for none.
+    pub each: u8,
+    /// In all.
+    pub most: u8,
+    /// How long they wait without a call.
+    pub idle_seconds: u32,
+}
+
+impl Default for WarmSection {
+    fn default() -> Self {
+        Self { each: 2, most: 8, idle_seconds: 120 }
+    }
+}
+
+impl ToolCallConfig {
+    /// What the sandbox is told about tier C. What it makes goes into this directory.
+    #[must_use]
+    pub fn tier_c(&self, directory: PathBuf) -> TierCOptions {
+        let WarmSection { each, most, idle_seconds } = self.warm;
+        TierCOptions {
+            linux: LinuxOptions {
+                bubblewrap: self.bubblewrap.as_ref().map(|path| PathBuf::from(path.as_str())),
+                directory,
+                first_user: self.first_user,
+                require_cgroup: self.require_cgroup,
+            },
+            warm: WarmOptions {
+                each: each.into(),
+                most: most.into(),
+                idle: Duration::from_secs(idle_seconds.into()),
+            },
+        }
+    }
 }
 
 impl Default for ToolCallConfig {
@@ -161,6 +218,13 @@ impl Default for ToolCallConfig {
             search_path: ["/usr/local/bin", "/usr/bin", "/bin"].into_iter().filter_map(path).collect(),
             pass_environment: ["LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ"].map(str::to_owned).into(),
             tier_b_interpreters: Interpreters::Refuse,
+            read_only: ["/opt"].into_iter().filter_map(path).collect(),
+            temporary_bytes: 1 << 30,
+            unix_sockets: UnixSockets::Refuse,
+            require_cgroup: false,
+            bubblewrap: None,
+            first_user: 1_900_000_000,
+            warm: WarmSection::default(),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, RunInput,
-    SandboxProcessRunError, SandboxProcessRunner, StopCause, TIER_B_DOES_NOT, TIER_B_EXECUTOR,
+    Aftermath, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason, RunInput,
+    SandboxProcessRunError, SandboxProcessRunner, StopCause, executor_of, not_enforced_by,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -48,23 +48,30 @@ pub struct Executor {
     pub(crate) stop: watch::Receiver<Option<StopCause>>,
     /// The process, if it was prepared while the start was being written.
     pub(crate) prepared: Mutex<Option<PreparedProcess>>,
+    /// Whose call it is.
+    pub(crate) principal: String,
 }
 
 /// A process that is all but started, or why it cannot be.
 pub(crate) type PreparedProcess = Result<Prepared, SandboxProcessRunError>;
 
 impl Executor {
+    fn ground(&self) -> ProcessGround {
+        let (runner, workspace) = (Arc::clone(&self.runner), self.workspace.clone());
+        ProcessGround { runner, workspace, principal: self.principal.clone() }
+    }
+
     /// Opens and checks what a process needs to start. Nothing of it runs.
     ///
     /// Not for what is looked at once more before it starts: that comes first then.
     pub(crate) async fn prepare(&self, work: &Work, plan: &Plan, reserved: Charge) -> Option<PreparedProcess> {
         match (work, plan) {
-            (Work::Process(work), Plan::Process { tier: SandboxTier::B, process }) if work.scripts.is_empty() => {
-                let (runner, workspace) = (Arc::clone(&self.runner), self.workspace.clone());
-                let (work, process, runtime) = (work.clone(), process.clone(), Handle::current());
+            (Work::Process(work), Plan::Process { process, .. }) if work.scripts.is_empty() => {
+                let (ground, runtime) = (self.ground(), Handle::current());
+                let (work, process) = (work.clone(), process.clone());
                 // By another thread: this one rests, so that the kernel's own work for the sync does not wait for it.
                 let prepared = tokio::task::spawn_blocking(move || {
-                    runtime.block_on(ready(&runner, workspace.as_deref(), &work, (&process, reserved)))
+                    runtime.block_on(ready(&ground, &work, (&process, reserved)))
                 });
                 prepared.await.ok()?
             }
@@ -73,23 +80,32 @@ impl Executor {
     }
 }
 
+/// Where a process is started.
+struct ProcessGround {
+    runner: Arc<SandboxProcessRunner>,
+    workspace: Option<Arc<Workspace>>,
+    principal: String,
+}
+
 /// A process that only has to be let go; nothing if its working directory is not there any more.
 async fn ready(
-    runner: &SandboxProcessRunner,
-    workspace: Option<&Workspace>,
+    ground: &ProcessGround,
     work: &ProcessWork,
     (plan, reserved): (&ProcessPlan, Charge),
 ) -> Option<PreparedProcess> {
+    let workspace = ground.workspace.as_deref()?;
     // Opened beneath the workspace as that was opened, whatever its path leads to by now.
-    let directory = workspace?.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()?;
+    let directory = workspace.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()?;
     let input = RunInput {
         deadline: Some(Duration::from_millis(reserved.wall_ms)),
         program: program_files(work),
         directory: Some(directory),
+        workspace: Some(workspace.directory().ok()?),
         executable: work.opened.0.clone(),
         stdin: work.stdin.clone(),
+        principal: ground.principal.clone(),
     };
-    Some(runner.prepare(plan, input).await)
+    Some(ground.runner.prepare(plan, input).await)
 }
 
 /// What the daemon knows about itself.
@@ -135,6 +151,8 @@ pub struct Executed {
     pub(crate) output: Output,
     pub(crate) executor: &'static str,
     pub(crate) layers: Vec<String>,
+    /// What the sandbox knows about why something did not work.
+    pub(crate) reasons: Vec<Reason>,
     pub(crate) not_enforced: Option<&'static str>,
     pub(crate) ran: Duration,
     /// Kept until it is attested.
@@ -150,6 +168,7 @@ impl Executed {
             output: Output::Nothing,
             executor: UNKNOWN_EXECUTOR,
             layers: Vec::new(),
+            reasons: Vec::new(),
             not_enforced: None,
             ran: Duration::ZERO,
             _aftermath: None,
@@ -203,14 +222,14 @@ async fn run_process(
     (tier, plan): (SandboxTier, &ProcessPlan),
     executor: &Executor,
 ) -> Executed {
-    if tier != SandboxTier::B {
-        return Executed::unknown(Ending::NotStarted, "this tier cannot run here");
+    if tier == SandboxTier::A || (tier == SandboxTier::B) != plan.containment.is_none() {
+        return Executed::unknown(Ending::NotStarted, "the plan does not fit its tier");
     }
     let mut stop = executor.stop.clone();
     let prepared = executor.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
     let prepared = match prepared {
         Some(prepared) => Some(prepared),
-        None => ready(&executor.runner, executor.workspace.as_deref(), &work, (plan, facts.reserved)).await,
+        None => ready(&executor.ground(), &work, (plan, facts.reserved)).await,
     };
     let started = match prepared {
         Some(Ok(prepared)) => prepared.start().await,
@@ -221,7 +240,7 @@ async fn run_process(
         Ok(running) => running,
         Err(error) => {
             let failed = Executed::unknown(Ending::NotStarted, &format!("{error}"));
-            return Executed { executor: TIER_B_EXECUTOR, not_enforced: Some(TIER_B_DOES_NOT), ..failed };
+            return Executed { executor: executor_of(plan), not_enforced: not_enforced_by(plan), ..failed };
         }
     };
     let stopper = running.stopper();
@@ -248,14 +267,16 @@ async fn run_process(
     let outcome = running.outcome().await;
     let (ending, detail) = ending(outcome.ended, &plan.limits);
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
+    let reasons = outcome.reasons.clone();
     Executed {
         ending,
         detail,
         // What is left of the run's budget may be less than the plan keeps.
         output: Output::of_process(outcome).within(facts.reserved.output_bytes),
-        executor: TIER_B_EXECUTOR,
+        executor: executor_of(plan),
         layers,
-        not_enforced: Some(TIER_B_DOES_NOT),
+        reasons,
+        not_enforced: not_enforced_by(plan),
         ran: Duration::ZERO,
         _aftermath: aftermath,
     }
@@ -335,6 +356,7 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         output,
         executor: DAEMON_EXECUTOR,
         layers: vec!["openat2_beneath_workspace".to_owned()],
+        reasons: Vec::new(),
         not_enforced: None,
         ran: Duration::ZERO,
         _aftermath: None,

@@ -30,7 +30,7 @@ use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::SandboxProcessRunError;
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
-    SandboxTier, Timestamp,
+    Timestamp,
     id::{CallId, RunId, SessionId},
 };
 use tokio::{
@@ -591,11 +591,6 @@ impl Inner {
         Ok(())
     }
 
-    /// The tiers that can run here.
-    #[expect(clippy::unused_self, reason = "tier C is asked for what the machine has")]
-    pub(crate) const fn tiers(&self) -> &'static [SandboxTier] {
-        &[SandboxTier::B]
-    }
 }
 
 /// A call that is under way.

@@ -19,6 +19,7 @@
 //! | step two: approve | `question`, [`approval`], [`risk`], [`deadline`] |
 //! | the permission to run | [`permit`] |
 //! | step three: execute | [`execute`], [`output`] |
+//! | what the tiers hold on this machine | [`containment`] |
 //! | step four: attest | [`attest`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
@@ -30,6 +31,7 @@ pub mod attest;
 mod cancel;
 mod conduct;
 pub mod config;
+pub mod containment;
 pub mod deadline;
 pub mod decide;
 pub mod execute;
@@ -58,11 +60,13 @@ pub use approval::{
 };
 pub use attest::{Completed, Ending, Receipt, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
+pub use containment::Containment;
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
 pub use gate::{Accepted, Gate, OpenError, Parts};
 pub use output::Output;
 pub use palyra_journal::state::CallKey;
+pub use palyra_sandbox::{Reason, tier_c::probe::Missing};
 pub use permit::{Approver, Permit};
 pub use posture::PostureSetting;
 pub use proposal::ToolProposal;

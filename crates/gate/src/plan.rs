@@ -3,11 +3,12 @@
 //! Guarantees: a plan says everything about how the work would be contained, and serialises the same for equal plans; no candidate is
 //! weaker than the call asks for. Does not: choose among them. Policy does, in [`decide`](crate::decide).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_sandbox::{
-    EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
+    Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
     SandboxProcessRunner,
+    tier_c::{bubblewrap::HOME, linux::PROXY_PORT},
 };
 use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
 use serde::{Deserialize, Serialize};
@@ -126,15 +127,22 @@ fn within(narrow: &Limits, wide: &Limits) -> bool {
         && narrow.processes <= wide.processes
         && narrow.file_size <= wide.file_size
         && narrow.open_files <= wide.open_files
+        && narrow.memory <= wide.memory
+        && within_percent(narrow.processor_percent, wide.processor_percent)
         && narrow.output_bytes <= wide.output_bytes
+}
+
+/// Zero is no bound.
+const fn within_percent(narrow: u64, wide: u64) -> bool {
+    wide == 0 || (narrow != 0 && narrow <= wide)
 }
 
 /// What of the machine goes into plans.
 pub(crate) struct Machine<'a> {
     pub(crate) config: &'a ToolCallConfig,
     pub(crate) runner: &'a SandboxProcessRunner,
-    /// The tiers that can run here.
-    pub(crate) tiers: &'a [SandboxTier],
+    /// The ports of the configured hosts.
+    pub(crate) ports: &'a BTreeSet<u16>,
     /// Palyra's own directory.
     pub(crate) state_directory: &'a AbsolutePath,
     /// The daemon's environment, as far as it is passed on.
@@ -184,8 +192,10 @@ fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> 
     if work.tier.is_some_and(|asked| candidate.tier < asked) {
         return Err(UnfitReason::WeakerThanAsked);
     }
-    if !machine.tiers.contains(&candidate.tier) {
-        return Err(UnfitReason::NotHere);
+    match (candidate.tier, machine.runner.tier_c()) {
+        (SandboxTier::B, _) | (SandboxTier::C, Ok(_)) => {}
+        (SandboxTier::C, Err(missing)) => return Err(UnfitReason::NotHere(missing.detail.clone())),
+        (SandboxTier::A, _) => return Err(UnfitReason::NotHere("it is for skills".to_owned())),
     }
     if candidate.tier == SandboxTier::B && candidate.egress == EgressEnforcementMode::Strict {
         return Err(UnfitReason::CannotEnforceEgress);
@@ -201,8 +211,17 @@ fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, m
     let mut env = machine.environment.clone();
     env.extend(work.env.clone());
     env.entry("PATH".to_owned()).or_insert_with(|| search_path(machine.config));
-    env.entry("HOME".to_owned()).or_insert_with(|| root.to_string());
+    // In tier C it is empty, and gone afterwards: what programs leave there does not end up among the files of the workspace.
+    let home = if candidate.tier == SandboxTier::C { HOME.to_owned() } else { root.to_string() };
+    env.entry("HOME".to_owned()).or_insert(home);
+    if candidate.egress == EgressEnforcementMode::Strict {
+        env.extend(proxy_variables());
+    }
     let hosts = work.hosts.iter().map(|one| EgressHost { host: one.host.clone(), port: one.port });
+    let containment = match candidate.tier {
+        SandboxTier::C => Containment::Enclosure(enclosure(work, machine)),
+        SandboxTier::A | SandboxTier::B => Containment::None,
+    };
     let interpreters = match candidate.tier {
         SandboxTier::A | SandboxTier::C => Interpreters::Allow,
         SandboxTier::B => machine.config.tier_b_interpreters,
@@ -218,7 +237,28 @@ fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, m
         limits,
         egress: EgressPlan { mode: candidate.egress, hosts: hosts.collect() },
         interpreters,
+        containment,
     }
+}
+
+fn enclosure(work: &ProcessWork, machine: &Machine<'_>) -> EnclosurePlan {
+    let ToolCallConfig { read_only, temporary_bytes, unix_sockets, .. } = machine.config;
+    let there = |path: &&AbsolutePath| std::path::Path::new(path.as_str()).is_dir();
+    EnclosurePlan {
+        read_only: read_only.iter().filter(there).cloned().collect(),
+        temporary_bytes: *temporary_bytes,
+        unix_sockets: *unix_sockets,
+        ports: work.hosts.iter().map(|one| one.port).chain(machine.ports.iter().copied()).chain([80, 443]).collect(),
+    }
+}
+
+/// What tells programs of the proxy in their enclosure.
+fn proxy_variables() -> impl Iterator<Item = (String, String)> {
+    let http = format!("http://127.0.0.1:{PROXY_PORT}");
+    let socks = format!("socks5h://127.0.0.1:{PROXY_PORT}");
+    let own = "localhost,127.0.0.1,::1".to_owned();
+    let all = [("http_proxy", http.clone()), ("https_proxy", http), ("all_proxy", socks), ("no_proxy", own)];
+    all.into_iter().flat_map(|(name, value)| [(name.to_ascii_uppercase(), value.clone()), (name.to_owned(), value)])
 }
 
 fn search_path(config: &ToolCallConfig) -> String {
@@ -246,7 +286,7 @@ impl Unfit {
     pub const fn advice(&self) -> &'static str {
         match &self.reason {
             UnfitReason::WeakerThanAsked => "ask for a weaker tier",
-            UnfitReason::NotHere => "let `palyra doctor` say why the tier is missing",
+            UnfitReason::NotHere(_) => "let `palyra doctor` say why the tier is missing",
             UnfitReason::CannotEnforceEgress => "give tier b the egress mode `preflight` or `none` under [sandbox]",
             UnfitReason::Refused(SandboxProcessRunError {
                 kind: SandboxProcessRunErrorKind::InterpreterDenied,
@@ -273,8 +313,8 @@ pub enum UnfitReason {
     #[error("weaker than the call asks for")]
     WeakerThanAsked,
     /// This machine or this build cannot.
-    #[error("not available here")]
-    NotHere,
+    #[error("not available here: {0}")]
+    NotHere(String),
     /// Tier B with strict egress is a contradiction.
     #[error("cannot enforce strict egress")]
     CannotEnforceEgress,

@@ -3,7 +3,8 @@
 //! Guarantees: whoever reads it sees one configuration, never parts of two; what a call was judged by stays open until it is over.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::PathBuf,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) programs: SearchPath,
     /// Lets calls declare the hosts that are configured.
     pub(crate) runner: Arc<SandboxProcessRunner>,
+    /// The ports of these hosts.
+    pub(crate) ports: BTreeSet<u16>,
     /// What is passed on of the daemon's own environment.
     pub(crate) environment: BTreeMap<String, String>,
     /// Counts the uses of adopted directories.
@@ -51,6 +54,13 @@ pub(crate) struct Ground {
     pub(crate) state_directory: AbsolutePath,
     /// The daemon's own environment.
     pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Ground {
+    /// Where the sandbox keeps what it makes for enclosures.
+    fn sandbox_directory(&self) -> PathBuf {
+        PathBuf::from(self.state_directory.as_str()).join("sandbox")
+    }
 }
 
 /// What is in force at one moment.
@@ -168,12 +178,15 @@ impl Settings {
     /// Opens and works out what a configuration says, for the first time.
     pub(crate) fn first(config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = SandboxProcessRunner::new(config.egress.allowed())?;
+        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
         Self::new(config, ground, runner, None)
     }
 
     /// Opens and works out what another configuration says.
     fn next(&self, config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = self.runner.with_hosts(config.egress.allowed());
+        // Made anew, so that what enclosures are given to read is as the machine has it now. Those that wait are ended with the old one.
+        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
         Self::new(config, ground, runner, Some(self))
     }
 
@@ -225,9 +238,10 @@ impl Settings {
         let passed = |(name, _): &(&String, &String)| config.sandbox.pass_environment.contains(*name);
         let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
         let environment = ground.environment.iter().filter(passed).map(pair).collect();
+        let ports = config.egress.host.iter().flat_map(|host| host.ports.iter().copied()).collect();
         let (evaluation, runner) = (Arc::new(evaluation), Arc::new(runner));
         let config = Arc::new(config);
-        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, environment, uses })
+        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, ports, environment, uses })
     }
 }
 

@@ -188,6 +188,11 @@ impl Workspace {
         if path.is_within(&self.root) { Ok(path) } else { Err(WorkspaceError::LeadsOut(text.to_owned())) }
     }
 
+    /// The root of the workspace, opened as it was.
+    pub(crate) fn directory(&self) -> std::io::Result<OwnedFd> {
+        self.directory.try_clone()
+    }
+
     /// Opens an entry for nothing but looking at it.
     pub(crate) fn enter(&self, path: &AbsolutePath, extra: ResolveFlags) -> Result<OwnedFd, WorkspaceError> {
         let below = path.as_str().strip_prefix(self.root.as_str()).unwrap_or_default().trim_start_matches('/');

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_sandbox::{
+use palyra_sandbox::{Containment, 
     EgressPlan, Ended, Interpreters, Limits, ProcessPlan, RunInput, SandboxProcessRunner, run_constrained_process,
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
@@ -77,6 +77,7 @@ fn plan(hidden: Vec<AbsolutePath>) -> Result<ProcessPlan, Box<dyn Error>> {
         limits: Limits::default(),
         egress: EgressPlan { mode: EgressEnforcementMode::None, hosts: Vec::new() },
         interpreters: Interpreters::Refuse,
+        containment: Containment::None,
     })
 }
 

@@ -1,12 +1,16 @@
-//! A filter of system calls: limits of other processes stay as they are.
+//! Filters of system calls: those of an enclosure, which the daemon makes, and one for tools without: limits of other processes stay as
+//! they are.
 //!
-//! Without it a program could lower the limits of its own init, which runs as the same user: one that gets neither memory nor
+//! Without the latter a program could lower the limits of its own init, which runs as the same user: one that gets neither memory nor
 //! descriptors any more, or no processor time, cannot end the tree. Neither Landlock nor being undumpable stops that.
 //! Guarantees: no limit of a process can be set but by that process itself, by way of no system call interface of this machine.
 //! Does not: hold back anything else, or reading limits. The kernel sees at once which calls are none of its business.
 
+use alloc::vec::Vec;
+
 use crate::{
-    kernel::{self, FilterStep},
+    blueprint::Blueprint,
+    kernel::{self, Errno, FilterStep},
     protocol::layer,
 };
 
@@ -36,6 +40,35 @@ pub fn keep_limits_of_others() -> u64 {
         step(answer, NOT_PERMITTED, 0, 0),
     ];
     kernel::filter_calls(&steps).map_or(0, |()| layer::OWN_LIMITS)
+}
+
+/// Puts the calling process under the filters of an enclosure. Returns the layers that are active for it, and where refusals can be heard
+/// of.
+pub fn install(blueprint: &Blueprint) -> Result<(u64, Option<i32>), Errno> {
+    for filter in &blueprint.filters {
+        kernel::filter_calls(&steps(filter)?)?;
+    }
+    let [noticed, plain] = &blueprint.noticed;
+    match kernel::filter_with_notices(&steps(noticed)?) {
+        Ok(notices) => Ok((layer::CALL_FILTER | layer::NOTICES, Some(notices))),
+        // Somebody else listens already, outside of everything, and there can be only one.
+        Err(_) => kernel::filter_calls(&steps(plain)?).map(|()| (layer::CALL_FILTER, None)),
+    }
+}
+
+/// A filter as the daemon spells it: eight bytes for each step.
+fn steps(bytes: &[u8]) -> Result<Vec<FilterStep>, Errno> {
+    let (steps, rest) = bytes.as_chunks::<8>();
+    if steps.is_empty() || !rest.is_empty() {
+        return Err(Errno(kernel::EINVAL));
+    }
+    let step = |&[c, o, if_equal, otherwise, a, b, d, e]: &[u8; 8]| FilterStep {
+        code: u16::from_le_bytes([c, o]),
+        if_equal,
+        otherwise,
+        value: u32::from_le_bytes([a, b, d, e]),
+    };
+    Ok(steps.iter().map(step).collect())
 }
 
 /// Where what the filter looks at lies in `struct seccomp_data`: the call's number, its interface, its first and its third argument.

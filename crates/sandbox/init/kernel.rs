@@ -4,8 +4,10 @@
 //! Does not: decide anything.
 
 mod call;
+mod enclosing;
 mod layout;
 mod memory;
+mod probing;
 
 use alloc::{ffi::CString, vec::Vec};
 use core::{
@@ -15,7 +17,15 @@ use core::{
     time::Duration,
 };
 
-pub use self::layout::FilterStep;
+pub use self::{
+    enclosing::{
+        Change, Socket, answer_notice, attach, become_user, bind_local, clone_mount, drop_all_capabilities,
+        filter_with_notices, mount_terminals, namespace, new_user_namespace, receive_notice, replace_program,
+        route_to_loopback,
+    },
+    layout::FilterStep,
+    probing::{Attempt, attempt},
+};
 use self::{
     call::{Number, call},
     layout::{Control, Filter, IoVec, Message, PathBeneath, PollFd, Rusage, Statx, StatxTime},
@@ -36,6 +46,7 @@ impl Errno {
     }
 }
 
+pub const EPERM: i32 = 1;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
 pub const ESTALE: i32 = 116;
@@ -45,8 +56,15 @@ pub const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
 
 /// Where the kernel starts the init.
-extern "C" fn entry() -> ! {
-    crate::main();
+extern "C" fn entry(stack: *const usize) -> ! {
+    // SAFETY: the kernel puts the number of arguments there, then a pointer to each, which end with NUL and stay.
+    let mode = unsafe {
+        match *stack {
+            2.. => Some(CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(*stack.add(2)))),
+            _ => None,
+        }
+    };
+    crate::main(mode.unwrap_or_default().to_bytes());
     exit(0)
 }
 
@@ -128,6 +146,11 @@ pub fn collect_child() -> Result<Option<(i32, i32)>, Errno> {
     Ok((pid != 0).then_some((pid, status)))
 }
 
+/// Waits for the end of one child.
+pub fn wait_for(child: i32) -> Result<(), Errno> {
+    plain(Number::Wait4, [number(child)]).map(drop)
+}
+
 /// What all collected children used: user and system time in microseconds, largest resident set in kilobytes.
 pub fn children_usage() -> (u64, u64, u64) {
     const RUSAGE_CHILDREN: usize = usize::MAX;
@@ -204,9 +227,12 @@ fn block(set: u64) -> Result<(), Errno> {
 
 /// Some numbers that a process shares with those it forks.
 #[derive(Clone, Copy)]
-pub struct Shared(&'static [AtomicU64; 8]);
+pub struct Shared(&'static [AtomicU64; Self::PLACES]);
 
 impl Shared {
+    /// How many numbers there are.
+    const PLACES: usize = 32;
+
     pub fn get(self, place: usize) -> u64 {
         self.0.get(place).map_or(0, |number| number.load(Ordering::Acquire))
     }
@@ -223,10 +249,10 @@ pub fn share() -> Result<Shared, Errno> {
     const READ_WRITE: usize = 3;
     const SHARED_ANONYMOUS: usize = 0x21;
     const NO_FILE: usize = usize::MAX;
-    let size = size_of::<[AtomicU64; 8]>();
+    let size = size_of::<[AtomicU64; Shared::PLACES]>();
     // SAFETY: the kernel chooses the place, so nothing that exists is touched.
     let place = unsafe { call(Number::Mmap, [0, size, READ_WRITE, SHARED_ANONYMOUS, NO_FILE]) }?;
-    let place: *const [AtomicU64; 8] = ptr::with_exposed_provenance(place);
+    let place: *const [AtomicU64; Shared::PLACES] = ptr::with_exposed_provenance(place);
     // SAFETY: the place is zeroed, large enough, aligned to a page and never given back; atomics may be shared by processes.
     Ok(Shared(unsafe { &*place }))
 }
@@ -278,6 +304,16 @@ pub fn poll<const N: usize>(fds: [i32; N], longest: Option<Duration>) -> [bool; 
     polled.map(|entry| unknown || entry.revents != 0)
 }
 
+/// Whether there is something to read now.
+pub fn has_input(fd: i32) -> bool {
+    const POLLIN: i16 = 1;
+    let mut polled = [PollFd { fd, events: POLLIN, revents: 0 }];
+    let at_once = [0_u64; 2];
+    // SAFETY: there is one entry, which lives through the call, as the time does.
+    let _ = unsafe { call(Number::Ppoll, [at(polled.as_mut_ptr()), 1, at(at_once.as_ptr())]) };
+    polled[0].revents & POLLIN != 0
+}
+
 // ---- Descriptors ---------------------------------------------------------------------------------------------------------
 
 pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
@@ -309,7 +345,7 @@ pub fn write_all(fd: i32, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Receives bytes and up to six descriptors, which close on exec.
+/// Receives bytes and descriptors, which close on exec.
 pub fn receive(socket: i32, buffer: &mut [u8], fds: &mut Vec<i32>) -> Result<usize, Errno> {
     const CMSG_CLOEXEC: usize = 0x4000_0000;
     let mut control = Control::default();
@@ -324,16 +360,18 @@ pub fn receive(socket: i32, buffer: &mut [u8], fds: &mut Vec<i32>) -> Result<usi
     Ok(received)
 }
 
-/// Sends one byte and a descriptor.
-pub fn send_descriptor(socket: i32, descriptor: i32) -> Result<(), Errno> {
-    let mut byte = 0_u8;
+/// Sends bytes and some descriptors, as one message.
+pub fn send(socket: i32, bytes: &[u8], descriptors: &[i32]) -> Result<(), Errno> {
     let (level, kind) = Control::RIGHTS;
-    let length = Control::HEADER + size_of::<i32>();
-    let mut control = Control { length, level, kind, fds: [descriptor, 0, 0, 0, 0, 0] };
-    let mut part = IoVec { base: (&raw mut byte).cast(), length: 1 };
-    // With what aligns a next header.
-    let message = message(&mut part, &mut control, Control::HEADER + size_of::<usize>());
-    // SAFETY: every pointer in the message is to a local, with no more than its true length.
+    let length = Control::HEADER + size_of_val(descriptors);
+    let mut control = Control { length, level, kind, ..Control::default() };
+    let room = control.fds.get_mut(..descriptors.len()).ok_or(Errno(EINVAL))?;
+    room.copy_from_slice(descriptors);
+    let mut part = IoVec { base: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
+    // With what aligns a next header; none at all without descriptors.
+    let control_length = if descriptors.is_empty() { 0 } else { length.next_multiple_of(size_of::<usize>()) };
+    let message = message(&mut part, &mut control, control_length);
+    // SAFETY: every pointer in the message is to a local or to `bytes`, which the kernel reads, with its true length.
     unsafe { call(Number::Sendmsg, [number(socket), at(&raw const message), 0]) }.map(drop)
 }
 
@@ -349,6 +387,14 @@ fn message(part: &mut IoVec, control: &mut Control, control_length: usize) -> Me
     }
 }
 
+/// Writes to a file that exists, all at once.
+pub fn write_file(path: &CStr, bytes: &[u8]) -> Result<(), Errno> {
+    let file = open(path, Open::Write)?;
+    let written = write_all(file, bytes);
+    close(file);
+    written
+}
+
 /// Makes `to` a copy of `from`, which is another one, that stays open on exec.
 pub fn duplicate(from: i32, to: i32) -> Result<(), Errno> {
     plain(Number::Dup3, [number(from), number(to)]).map(drop)
@@ -356,9 +402,23 @@ pub fn duplicate(from: i32, to: i32) -> Result<(), Errno> {
 
 /// A copy that is none of the standard streams and closes on exec.
 pub fn copy_aside(fd: i32) -> Result<i32, Errno> {
+    copy_above(fd, 3)
+}
+
+/// A copy that is at least this one and closes on exec.
+pub fn copy_above(fd: i32, least: i32) -> Result<i32, Errno> {
     const DUPFD_CLOEXEC: usize = 1030;
-    const FIRST: usize = 3;
-    plain(Number::Fcntl, [number(fd), DUPFD_CLOEXEC, FIRST]).map(small)
+    plain(Number::Fcntl, [number(fd), DUPFD_CLOEXEC, number(least)]).map(small)
+}
+
+/// Two sockets, connected to each other, that close on exec.
+pub fn socket_pair() -> Result<[i32; 2], Errno> {
+    const UNIX: usize = 1;
+    const STREAM: usize = 1;
+    let mut pair = [0_i32; 2];
+    // SAFETY: the kernel writes two descriptors, for which there is room.
+    unsafe { call(Number::Socketpair, [UNIX, STREAM | O_CLOEXEC, 0, at(pair.as_mut_ptr())]) }?;
+    Ok(pair)
 }
 
 pub fn close(fd: i32) {
@@ -386,6 +446,10 @@ pub fn open(path: &CStr, how: Open) -> Result<i32, Errno> {
 pub enum Open {
     /// For reading.
     Read = O_CLOEXEC as isize,
+    /// For writing.
+    Write = (O_CLOEXEC | O_WRONLY) as isize,
+    /// As a name only, with links followed.
+    Place = (O_CLOEXEC | O_PATH) as isize,
     /// As a name only, of the file itself and not of what a link points to.
     Name = (O_CLOEXEC | O_PATH | O_NOFOLLOW) as isize,
 }
@@ -544,6 +608,7 @@ const SIGNAL_SET: usize = 8;
 const AT_EMPTY_PATH: usize = 0x1000;
 const O_CLOEXEC: usize = 0o2_000_000;
 const O_PATH: usize = 0o10_000_000;
+const O_WRONLY: usize = 1;
 #[cfg(target_arch = "aarch64")]
 const O_NOFOLLOW: usize = 0o100_000;
 #[cfg(not(target_arch = "aarch64"))]

@@ -1,5 +1,8 @@
 //! The init: a small program between the daemon and one tool, which starts the tool, watches it and leaves nothing behind.
 //!
+//! It is started in three ways. As the launcher it becomes bubblewrap, which starts it once more, as the first process of an
+//! [`enclosure`]. Otherwise there is no enclosure, and the machine is the tool's.
+//!
 //! The daemon starts it with the control socket as standard input and another socket as standard output. It forks a process that reads
 //! one order from the latter, which may be long in coming, and becomes the tool. It ends the tool's whole tree when the tool ends, when
 //! the wall clock runs out, when the daemon asks for it and when the daemon is gone.
@@ -13,26 +16,37 @@
 
 extern crate alloc;
 
+#[allow(dead_code, reason = "the other side writes blueprints")]
+mod blueprint;
+mod enclosure;
 mod filter;
 #[allow(unsafe_code, reason = "the one place where the init meets the kernel")]
 mod kernel;
 mod landlock;
+mod launcher;
 mod limits;
+mod notices;
+mod probe;
 mod program;
 #[allow(dead_code, reason = "the other side writes orders and reads reports")]
 mod protocol;
 mod supervisor;
 mod tree;
 
-use crate::{kernel::Prctl, protocol::Step};
+use crate::{blueprint::Blueprint, kernel::Prctl, protocol::Step};
 
-fn main() {
-    if let Err((step, errno)) = run() {
+fn main(mode: &[u8]) {
+    let done = match mode {
+        b"launch" => launcher::launch(),
+        b"enclosed" => enclosure::build().and_then(|blueprint| run(Some(blueprint))),
+        _ => run(None),
+    };
+    if let Err((step, errno)) = done {
         supervisor::report(&protocol::Report::Refused { step, errno: errno.0 });
     }
 }
 
-fn run() -> Result<(), (Step, kernel::Errno)> {
+fn run(enclosure: Option<Blueprint>) -> Result<(), (Step, kernel::Errno)> {
     let at = |step| move |errno| (step, errno);
     kernel::set_name(c"palyra-init");
     // Out of the daemon's process group: Ctrl-C on its terminal is for the daemon to handle.
@@ -41,5 +55,5 @@ fn run() -> Result<(), (Step, kernel::Errno)> {
     kernel::prctl(Prctl::SetDumpable, 0).map_err(at(Step::Supervise))?;
     kernel::prctl(Prctl::SetChildSubreaper, 1).map_err(at(Step::Supervise))?;
     let signals = kernel::take_signals().map_err(at(Step::Supervise))?;
-    supervisor::supervise(signals)
+    supervisor::supervise(signals, enclosure.as_ref())
 }

@@ -10,10 +10,12 @@ use alloc::{ffi::CString, vec, vec::Vec};
 use core::{convert::Infallible, time::Duration};
 
 use crate::{
-    filter,
+    blueprint::Blueprint,
+    enclosure, filter,
     kernel::{self, Again, Errno, Open, Prctl, Shared},
     landlock::Landlock,
     limits::{Hard, ProcessWatch, TaskCount},
+    probe,
     protocol::{self, Held, Order, Report, Step, Unchanged, layer},
     supervisor,
 };
@@ -83,7 +85,7 @@ impl Timers {
 }
 
 /// What the process was given when it was forked.
-pub struct Program {
+pub struct Program<'a> {
     /// Where the order comes from.
     pub orders: i32,
     /// What wakes the init.
@@ -92,6 +94,10 @@ pub struct Program {
     pub init: i32,
     /// Where to tell the progress.
     pub shared: Shared,
+    /// What is around it.
+    pub enclosure: Option<&'a Blueprint>,
+    /// Where to tell the init of an enclosure how refused calls are heard of.
+    pub told: i32,
 }
 
 /// What was prepared before the order.
@@ -99,10 +105,11 @@ struct Prepared {
     hard: Hard,
     tasks: Option<TaskCount>,
     landlock: Landlock,
-    filter: u64,
+    /// The layers that are up.
+    layers: u64,
 }
 
-impl Program {
+impl Program<'_> {
     /// Becomes the program, or tells why not.
     pub fn run(&self) -> ! {
         let (step, Errno(errno)) = match self.prepare().and_then(|prepared| self.obey(&prepared)) {
@@ -130,8 +137,31 @@ impl Program {
         // They stay blocked until the program starts.
         kernel::forget_signal_actions();
         let hard = Hard::of_this_process().map_err(at(Step::Limits))?;
-        let filter = filter::keep_limits_of_others();
-        Ok(Prepared { hard, tasks: TaskCount::open(), landlock: Landlock::of_this_kernel(), filter })
+        let landlock = Landlock::of_this_kernel();
+        match self.enclosure {
+            Some(blueprint) => {
+                let layers = self.close_in(blueprint, &landlock)?;
+                Ok(Prepared { hard, tasks: None, landlock, layers })
+            }
+            None => {
+                let layers = filter::keep_limits_of_others();
+                Ok(Prepared { hard, tasks: TaskCount::open(), landlock, layers })
+            }
+        }
+    }
+
+    /// The walls of an enclosure, which are the same for every order. From here on this process can do what the tool can, and no more.
+    fn close_in(&self, blueprint: &Blueprint, landlock: &Landlock) -> Result<u64, (Step, Errno)> {
+        let at = |step| move |errno| (step, errno);
+        let walls = landlock.enclose(blueprint).map_err(at(Step::Landlock))?;
+        kernel::drop_all_capabilities().map_err(at(Step::Capabilities))?;
+        let (filtered, notices) = filter::install(blueprint).map_err(at(Step::Filter))?;
+        if let Some(notices) = notices {
+            kernel::send(self.told, &[0], &[notices]).map_err(at(Step::Filter))?;
+            kernel::close(notices);
+        }
+        kernel::close(self.told);
+        Ok(walls | filtered | layer::NO_CAPABILITIES)
     }
 
     /// Waits for the order and carries it out. Returns only when a step fails.
@@ -141,15 +171,20 @@ impl Program {
         if order.is_for_walls {
             self.start_clock(&order)?;
             let walls = prepared.landlock.build(&order.hidden).map_err(at(Step::Landlock))?;
-            kernel::send_descriptor(self.orders, walls).map_err(at(Step::Landlock))?;
+            kernel::send(self.orders, &[0], &[walls]).map_err(at(Step::Landlock))?;
             kernel::exit(0);
         }
         let broken = || (Step::Order, Errno(kernel::EINVAL));
         let given = Given::with(&order, &fds).ok_or_else(broken)?;
         let args = c_strings(&order.args).ok_or_else(broken)?;
         let env = c_strings(&order.env).ok_or_else(broken)?;
-        let held = self.set_up(&order, given, prepared)?;
-        let Some(Process { program, .. }) = given.process else {
+        let (held, program) = self.set_up(&order, given, prepared)?;
+        if order.is_probe {
+            let report = Report::Probed { passed: probe::look(), held };
+            kernel::write_all(self.orders, &report.encode()).map_err(at(Step::Execute))?;
+            kernel::exit(0);
+        }
+        let Some(program) = program else {
             self.start_clock(&order)?;
             Progress::Ready(held).tell(self.shared);
             kernel::exit(0);
@@ -169,56 +204,77 @@ impl Program {
         self.timers.set(order.wall_ms).map_err(|errno| (Step::Supervise, errno))
     }
 
-    fn set_up(&self, order: &Order, given: Given, prepared: &Prepared) -> Result<Held, (Step, Errno)> {
+    /// Returns what holds the process then, and the program, unless there is none.
+    fn set_up(
+        &self,
+        order: &Order,
+        given: Given,
+        prepared: &Prepared,
+    ) -> Result<(Held, Option<i32>), (Step, Errno)> {
         let at = |step| move |errno| (step, errno);
-        if let Some(process) = given.process {
-            kernel::duplicate(process.stdout, STDOUT).map_err(at(Step::Streams))?;
-            kernel::duplicate(process.stderr, STDERR).map_err(at(Step::Streams))?;
-            kernel::enter(process.directory).map_err(at(Step::Directory))?;
+        if let Some([stdout, stderr]) = given.output {
+            kernel::duplicate(stdout, STDOUT).map_err(at(Step::Streams))?;
+            kernel::duplicate(stderr, STDERR).map_err(at(Step::Streams))?;
         }
         // Without one, the null device is there already.
         given.stdin.map_or(Ok(()), |stdin| kernel::duplicate(stdin, STDIN)).map_err(at(Step::Streams))?;
-        let walls = prepared.landlock.restrict(&order.hidden, given.walls).map_err(at(Step::Landlock))?;
+        let (directory, program) = match &order.inside {
+            // SECURITY: by their paths, as this process sees them: a directory of the machine would lead out of the enclosure.
+            Some(inside) => (
+                Some(enclosure::find(&inside.directory).map_err(at(Step::Directory))?),
+                Some(enclosure::find(&inside.program).map_err(at(Step::Program))?),
+            ),
+            None => (given.directory, given.program),
+        };
+        directory.map_or(Ok(()), kernel::enter).map_err(at(Step::Directory))?;
+        let walls = match self.enclosure {
+            Some(_) => 0,
+            None => prepared.landlock.restrict(&order.hidden, given.walls).map_err(at(Step::Landlock))?,
+        };
         // Limits come after Landlock, which may open files, and before the descriptors are closed.
-        let tasks = prepared.tasks.as_ref().and_then(TaskCount::read);
+        let tasks = match self.enclosure {
+            // The kernel counts the processes of its namespace there, of which two are not the tool's.
+            Some(_) => Some(2),
+            None => prepared.tasks.as_ref().and_then(TaskCount::read),
+        };
         self.shared.set(PROCESSES, order.processes);
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
         let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
         kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
-        Ok(Held { layers: always | walls | limits | prepared.filter, landlock: prepared.landlock.version() })
+        let layers = always | walls | limits | prepared.layers;
+        Ok((Held { layers, landlock: prepared.landlock.version() }, program))
     }
 }
 
-/// The descriptors that came with an order.
-#[derive(Clone, Copy)]
+/// The descriptors that came with an order. There are none with a rehearsal.
+#[derive(Clone, Copy, Default)]
 struct Given {
-    /// Nothing for a rehearsal.
-    process: Option<Process>,
+    output: Option<[i32; 2]>,
+    /// Both are named in the order instead, where there is an enclosure.
+    directory: Option<i32>,
+    program: Option<i32>,
     walls: Option<i32>,
     stdin: Option<i32>,
 }
 
-#[derive(Clone, Copy)]
-struct Process {
-    directory: i32,
-    stdout: i32,
-    stderr: i32,
-    program: i32,
-}
-
 impl Given {
     fn with(order: &Order, fds: &[i32]) -> Option<Self> {
-        let (process, mut rest) = match *fds {
-            [directory, stdout, stderr, program, ref rest @ ..] => {
-                (Some(Process { directory, stdout, stderr, program }), rest.iter().copied())
+        let (given, rest) = match *fds {
+            [stdout, stderr, ref rest @ ..] if order.inside.is_some() => {
+                (Self { output: Some([stdout, stderr]), ..Self::default() }, rest)
+            }
+            [directory, stdout, stderr, program, ref rest @ ..] if order.inside.is_none() => {
+                let (directory, program) = (Some(directory), Some(program));
+                (Self { output: Some([stdout, stderr]), directory, program, ..Self::default() }, rest)
             }
             // SECURITY: descriptors that find no room here get lost, and a call must not pass for a rehearsal then.
-            [] if order.args.is_empty() => (None, [].iter().copied()),
+            [] if order.args.is_empty() => (Self::default(), [].as_slice()),
             _ => return None,
         };
+        let mut rest = rest.iter().copied();
         let mut next_if = |given: bool| if given { rest.next().map(Some) } else { Some(None) };
-        Some(Self { process, walls: next_if(order.has_walls)?, stdin: next_if(order.has_stdin)? })
+        Some(Self { walls: next_if(order.has_walls)?, stdin: next_if(order.has_stdin)?, ..given })
     }
 }
 

@@ -22,11 +22,14 @@ pub const MAX_ORDER: usize = 16 << 20;
 pub const GRACE_MS: u64 = 200;
 
 /// The length of a report.
-pub const REPORT_LENGTH: usize = 72;
+pub const REPORT_LENGTH: usize = 8 * REPORT_NUMBERS;
+
+/// The numbers that a report consists of.
+const REPORT_NUMBERS: usize = 9 + Denied::NUMBERS;
 
 /// What is to be run. The working directory, standard output, standard error, the program's file and, if given, Landlock's rules
-/// and standard input travel beside it as descriptors, in this order. An order without arguments and descriptors asks for a rehearsal
-/// that sets every layer up and runs nothing.
+/// and standard input travel beside it as descriptors, in this order; into an enclosure, where directory and program are found by
+/// [`Inside`], only the streams. An order without arguments and descriptors asks for a rehearsal that sets every layer up and runs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
     /// The arguments, the program's own name first.
@@ -37,6 +40,8 @@ pub struct Order {
     pub hidden: Vec<Vec<u8>>,
     /// Files that must be as they were.
     pub unchanged: Vec<Unchanged>,
+    /// For an enclosure: where program and working directory are in it.
+    pub inside: Option<Inside>,
     /// Milliseconds until the tree is ended.
     pub wall_ms: u64,
     /// Seconds of processor time for each process.
@@ -55,6 +60,8 @@ pub struct Order {
     pub has_walls: bool,
     /// Whether such rules are all that is wanted: they come back as a descriptor, and nothing runs.
     pub is_for_walls: bool,
+    /// Whether the enclosure is to be looked at from inside, and nothing runs.
+    pub is_probe: bool,
 }
 
 impl Order {
@@ -65,8 +72,7 @@ impl Order {
             out.extend_from_slice(&number.to_le_bytes());
         }
         for list in [&self.args, &self.env, &self.hidden] {
-            out.extend_from_slice(&length(list.len()));
-            list.iter().for_each(|item| put(&mut out, item));
+            put_list(&mut out, list);
         }
         out.extend_from_slice(&length(self.unchanged.len()));
         for Unchanged { path, stamp } in &self.unchanged {
@@ -74,6 +80,12 @@ impl Order {
             for number in stamp.numbers() {
                 out.extend_from_slice(&number.to_le_bytes());
             }
+        }
+        out.extend_from_slice(&length(usize::from(self.inside.is_some())));
+        for Named { path, device, inode } in self.inside.iter().flat_map(|inside| [&inside.program, &inside.directory]) {
+            put(&mut out, path);
+            out.extend_from_slice(&device.to_le_bytes());
+            out.extend_from_slice(&inode.to_le_bytes());
         }
         let body = length(out.len().saturating_sub(4));
         out.iter_mut().zip(body).for_each(|(place, byte)| *place = byte);
@@ -93,12 +105,11 @@ impl Order {
             has_stdin: number(&mut rest)? == 1,
             has_walls: number(&mut rest)? == 1,
             is_for_walls: number(&mut rest)? == 1,
+            is_probe: number(&mut rest)? == 1,
             ..Self::default()
         };
-        for list in [&mut order.args, &mut order.env, &mut order.hidden] {
-            for _ in 0..count(&mut rest)? {
-                list.push(take(&mut rest)?);
-            }
+        for items in [&mut order.args, &mut order.env, &mut order.hidden] {
+            *items = list(&mut rest)?;
         }
         for _ in 0..count(&mut rest)? {
             let path = take(&mut rest)?;
@@ -111,10 +122,13 @@ impl Order {
             };
             order.unchanged.push(Unchanged { path, stamp });
         }
+        if count(&mut rest)? > 0 {
+            order.inside = Some(Inside { program: named(&mut rest)?, directory: named(&mut rest)? });
+        }
         rest.is_empty().then_some(order)
     }
 
-    fn numbers(&self) -> [u64; 9] {
+    fn numbers(&self) -> [u64; 10] {
         [
             self.wall_ms,
             self.cpu_seconds,
@@ -125,8 +139,29 @@ impl Order {
             u64::from(self.has_stdin),
             u64::from(self.has_walls),
             u64::from(self.is_for_walls),
+            u64::from(self.is_probe),
         ]
     }
+}
+
+/// Where program and working directory are, for a process that sees other mounts than whoever wrote the order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inside {
+    /// The program.
+    pub program: Named,
+    /// The working directory.
+    pub directory: Named,
+}
+
+/// A file or directory by its path, and which one that must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// The file system, as in [`Stamp`].
+    pub device: u64,
+    /// The number within it.
+    pub inode: u64,
 }
 
 /// A file that must be as it was when it was looked at.
@@ -175,6 +210,18 @@ pub enum Report {
         /// Its process id, which is also its session.
         pid: u32,
     },
+    /// An enclosure stands. Its sockets travel beside this, in the order of its blueprint.
+    Enclosed {
+        /// The numbers of its namespaces: user, mount, process, message, name, cgroup, network.
+        namespaces: [u64; 7],
+    },
+    /// An enclosure was looked at from inside.
+    Probed {
+        /// The checks that passed, as [`probe`] bits.
+        passed: u64,
+        /// What holds it.
+        held: Held,
+    },
     /// Nothing of the tree is left.
     Ended {
         /// Why it ended.
@@ -185,7 +232,30 @@ pub enum Report {
         usage: TreeUsage,
         /// What held it.
         held: Held,
+        /// The system calls that it was refused.
+        denied: Denied,
     },
+}
+
+/// System calls that a tree was refused, of those that are worth a notice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// A bit for the number of each.
+    pub numbers: [u64; 8],
+    /// How often any of them was.
+    pub count: u64,
+}
+
+impl Denied {
+    /// How many numbers it travels as.
+    const NUMBERS: usize = 9;
+
+    /// The numbers of the calls.
+    pub fn calls(&self) -> impl Iterator<Item = u32> {
+        let numbers = self.numbers;
+        (0..u32::try_from(64 * numbers.len()).unwrap_or(0))
+            .filter(move |call| numbers.get(*call as usize / 64).is_some_and(|word| word >> (call % 64) & 1 == 1))
+    }
 }
 
 /// What really held a program.
@@ -213,15 +283,25 @@ pub struct TreeUsage {
 impl Report {
     /// The report as [`REPORT_LENGTH`] bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let numbers: [u64; 9] = match *self {
-            Self::Refused { step, errno } => [0, step as u64, u64::from(errno.cast_unsigned()), 0, 0, 0, 0, 0, 0],
-            Self::Waiting { pid } => [1, u64::from(pid), 0, 0, 0, 0, 0, 0, 0],
-            Self::Ended { cause, status, usage, held: Held { layers, landlock } } => {
+        let mut numbers = [0_u64; REPORT_NUMBERS];
+        let mut put = |given: &[u64]| numbers.iter_mut().zip(given).for_each(|(place, number)| *place = *number);
+        match *self {
+            Self::Refused { step, errno } => put(&[0, step as u64, u64::from(errno.cast_unsigned())]),
+            Self::Waiting { pid } => put(&[1, u64::from(pid)]),
+            Self::Enclosed { namespaces: [user, mount, process, message, name, cgroup, network] } => {
+                put(&[3, user, mount, process, message, name, cgroup, network]);
+            }
+            Self::Probed { passed, held: Held { layers, landlock } } => put(&[4, passed, layers, u64::from(landlock)]),
+            Self::Ended { cause, status, usage, held: Held { layers, landlock }, denied } => {
                 let TreeUsage { user_us, system_us, max_rss_kb, wall_us } = usage;
                 let (status, landlock) = (u64::from(status.cast_unsigned()), u64::from(landlock));
-                [2, cause as u64, status, user_us, system_us, max_rss_kb, wall_us, layers, landlock]
+                let [a, b, c, d, e, f, g, h] = denied.numbers;
+                put(&[
+                    2, cause as u64, status, user_us, system_us, max_rss_kb, wall_us, layers, landlock, a, b, c, d, e, f, g, h,
+                    denied.count,
+                ]);
             }
-        };
+        }
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 
@@ -244,7 +324,16 @@ impl Report {
                     wall_us: number(&mut rest)?,
                 },
                 held: Held { layers: number(&mut rest)?, landlock: u32::try_from(number(&mut rest)?).ok()? },
+                denied: Denied { numbers: some(&mut rest)?, count: number(&mut rest)? },
             }),
+            3 => {
+                let [process, message, name, cgroup, network] = some(&mut rest)?;
+                Some(Self::Enclosed { namespaces: [first, second, process, message, name, cgroup, network] })
+            }
+            4 => {
+                let held = Held { layers: second, landlock: u32::try_from(number(&mut rest)?).ok()? };
+                Some(Self::Probed { passed: first, held })
+            }
             _ => None,
         }
     }
@@ -293,6 +382,20 @@ codes! {
         Unchanged,
         /// Executing the program.
         Execute,
+        /// Counting the tree to a cgroup.
+        Cgroup,
+        /// Becoming an ordinary user.
+        User,
+        /// Mounting a directory.
+        Mount,
+        /// Opening the sockets of the network.
+        Network,
+        /// Giving up capabilities.
+        Capabilities,
+        /// Filtering system calls.
+        Filter,
+        /// Looking for the program inside.
+        Program,
     }
 }
 
@@ -336,34 +439,103 @@ pub mod layer {
     pub const PROCESS_WATCH: u64 = 1 << 10;
     /// Orphans come to the init, which ends them.
     pub const TREE_KILL: u64 = 1 << 8;
+    /// Files can be used as listed, by Landlock; all others not at all.
+    pub const LISTED_PATHS: u64 = 1 << 12;
+    /// No abstract socket outside the tree can be reached.
+    pub const SOCKET_SCOPE: u64 = 1 << 13;
+    /// System calls are filtered.
+    pub const CALL_FILTER: u64 = 1 << 14;
+    /// Refused calls are heard of.
+    pub const NOTICES: u64 = 1 << 15;
+    /// No capability is left, and none can be had.
+    pub const NO_CAPABILITIES: u64 = 1 << 16;
+    /// The init is the first process of a namespace, with which everything in it ends.
+    pub const NAMESPACE_KILL: u64 = 1 << 17;
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+/// What is tried from inside an enclosure, as bits of what was refused as it must be.
+pub mod probe {
+    /// A namespace of one's own.
+    pub const NAMESPACES: u64 = 1;
+    /// Tracing.
+    pub const TRACING: u64 = 1 << 1;
+    /// Mounting.
+    pub const MOUNTING: u64 = 1 << 2;
+    /// Key rings.
+    pub const KEYS: u64 = 1 << 3;
+    /// Programs for the kernel.
+    pub const KERNEL_PROGRAMS: u64 = 1 << 4;
+    /// Rings for input and output.
+    pub const RINGS: u64 = 1 << 5;
+    /// The newer way to fork.
+    pub const NEWER_FORK: u64 = 1 << 6;
+    /// Unix sockets.
+    pub const UNIX_SOCKETS: u64 = 1 << 7;
+    /// Files that run as their owner.
+    pub const SET_USER: u64 = 1 << 8;
+    /// What the kernel runs when a program crashes.
+    pub const CORE_PATTERN: u64 = 1 << 9;
+    /// A file that only Landlock protects.
+    pub const LANDLOCK: u64 = 1 << 10;
+    /// The network.
+    pub const NETWORK: u64 = 1 << 11;
+    /// What the kernel says about the process itself.
+    pub const STATUS: u64 = 1 << 12;
+    /// Being root, inside or outside.
+    pub const NOT_ROOT: u64 = 1 << 13;
+}
+
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&length(bytes.len()));
     out.extend_from_slice(bytes);
 }
 
-fn length(of: usize) -> [u8; 4] {
+pub(crate) fn length(of: usize) -> [u8; 4] {
     u32::try_from(of).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-fn take(rest: &mut &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn take(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let length = count(rest)?;
     let (bytes, tail) = rest.split_at_checked(length)?;
     *rest = tail;
     Some(bytes.to_vec())
 }
 
-fn count(rest: &mut &[u8]) -> Option<usize> {
+pub(crate) fn count(rest: &mut &[u8]) -> Option<usize> {
     let (bytes, tail) = rest.split_first_chunk::<4>()?;
     *rest = tail;
     usize::try_from(u32::from_le_bytes(*bytes)).ok()
 }
 
-fn number(rest: &mut &[u8]) -> Option<u64> {
+pub(crate) fn number(rest: &mut &[u8]) -> Option<u64> {
     let (bytes, tail) = rest.split_first_chunk::<8>()?;
     *rest = tail;
     Some(u64::from_le_bytes(*bytes))
+}
+
+pub(crate) fn some<const N: usize>(rest: &mut &[u8]) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    for place in &mut numbers {
+        *place = number(rest)?;
+    }
+    Some(numbers)
+}
+
+pub(crate) fn list(rest: &mut &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut items = Vec::new();
+    for _ in 0..count(rest)? {
+        items.push(take(rest)?);
+    }
+    Some(items)
+}
+
+pub(crate) fn put_list(out: &mut Vec<u8>, items: &[Vec<u8>]) {
+    out.extend_from_slice(&length(items.len()));
+    items.iter().for_each(|item| put(out, item));
+}
+
+fn named(rest: &mut &[u8]) -> Option<Named> {
+    Some(Named { path: take(rest)?, device: number(rest)?, inode: number(rest)? })
 }
 
 fn signed(number: u64) -> Option<i32> {
@@ -387,6 +559,10 @@ mod tests {
             wall_ms: u64::MAX,
             has_stdin: true,
             is_for_walls: true,
+            inside: Some(Inside {
+                program: Named { path: b"/usr/bin/true".to_vec(), device: 1, inode: 2 },
+                directory: Named { path: b"/w".to_vec(), device: 3, inode: 4 },
+            }),
             ..Order::default()
         };
         let sent = order.encode();
@@ -402,11 +578,15 @@ mod tests {
     fn a_report_arrives_as_it_was_sent() {
         let usage = TreeUsage { user_us: 1, system_us: 2, max_rss_kb: 3, wall_us: 4 };
         let held = Held { layers: layer::LIMITS | layer::SIGNAL_SCOPE, landlock: 7 };
+        let denied = Denied { numbers: [1, 0, 2, 0, 0, 0, 0, 1 << 63], count: 5 };
+        assert_eq!(denied.calls().collect::<Vec<_>>(), [0, 129, 511]);
         for report in [
             Report::Refused { step: Step::Execute, errno: 2 },
             Report::Waiting { pid: 77 },
-            Report::Ended { cause: Cause::Asked, status: 9, usage, held },
-            Report::Ended { cause: Cause::Itself, status: -1, usage, held: Held::default() },
+            Report::Enclosed { namespaces: [1, 2, 3, 4, 5, 6, 7] },
+            Report::Probed { passed: 3, held },
+            Report::Ended { cause: Cause::Asked, status: 9, usage, held, denied },
+            Report::Ended { cause: Cause::Itself, status: -1, usage, held: Held::default(), denied: Denied::default() },
         ] {
             let sent: [u8; REPORT_LENGTH] = report.encode().try_into().unwrap();
             assert_eq!(Report::decode(&sent), Some(report));

@@ -8,18 +8,21 @@
 use core::time::Duration;
 
 use crate::{
+    blueprint::Blueprint,
+    enclosure,
     kernel::{self, Errno, Open, Shared},
     limits::ProcessWatch,
+    notices::Notices,
     program::{self, Program, Progress, Timers},
     protocol::{self, Cause, Held, Report, Step, TreeUsage, layer},
     tree,
 };
 
 /// The control socket.
-const CONTROL: i32 = 0;
+pub const CONTROL: i32 = 0;
 
 /// The socket from which the order comes, as the daemon hands it over.
-const ORDERS: i32 = 1;
+pub const ORDERS: i32 = 1;
 
 /// What the standard streams are when they are nothing else.
 const NOTHING: i32 = 2;
@@ -36,7 +39,7 @@ pub fn report(report: &Report) {
 }
 
 /// Waits for an order and sees to its end.
-pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
+pub fn supervise(signals: i32, enclosure: Option<&Blueprint>) -> Result<(), (Step, Errno)> {
     let at = |step| move |errno| (step, errno);
     let shared = kernel::share().map_err(at(Step::Fork))?;
     let timers = Timers::new().map_err(at(Step::Supervise))?;
@@ -45,13 +48,25 @@ pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
     let children = kernel::open(c"/proc/thread-self/children", Open::Read).unwrap_or(NOTHING);
     kernel::duplicate(children, CHILDREN).map_err(at(Step::Supervise))?;
     let init = kernel::own_pid();
+    let [heard, told] = match enclosure {
+        Some(_) => kernel::socket_pair().map_err(at(Step::Fork))?,
+        None => [NONE; 2],
+    };
     let tool = kernel::fork().map_err(at(Step::Fork))?;
     if tool == 0 {
-        Program { orders, timers, init, shared }.run();
+        Program { orders, timers, init, shared, enclosure, told }.run();
     }
     // That process alone holds it now, so that its end says that the program runs, or that the process is no more.
     kernel::close(orders);
-    let mut watch = Watch { tool, shared, signals, timers, processes: None, end: None };
+    let notices = match enclosure {
+        Some(blueprint) => {
+            kernel::close(told);
+            enclosure::settle()?;
+            Notices::from(heard, blueprint.noticed_error)
+        }
+        None => Notices::NONE,
+    };
+    let mut watch = Watch { tool, shared, signals, timers, notices, processes: None, end: None };
     let (cause, children) = watch.until_end();
     let grace = match cause {
         // Nobody is left to say goodbye, or too many are.
@@ -65,7 +80,10 @@ pub fn supervise(signals: i32) -> Result<(), (Step, Errno)> {
         Cause::WallClock | Cause::Asked => Duration::from_millis(protocol::GRACE_MS),
     };
     if children {
-        tree::end(signals, grace, |child| watch.collected(&child));
+        match enclosure {
+            Some(_) => tree::end_all(signals, grace, |child| watch.collected(&child)),
+            None => tree::end(signals, grace, |child| watch.collected(&child)),
+        }
     }
     watch.report(cause);
     Ok(())
@@ -78,6 +96,8 @@ struct Watch {
     shared: Shared,
     signals: i32,
     timers: Timers,
+    /// Of refused calls.
+    notices: Notices,
     processes: Option<ProcessWatch>,
     /// The tool's wait status, and when it was collected.
     end: Option<(i32, u64)>,
@@ -88,7 +108,11 @@ impl Watch {
     fn until_end(&mut self) -> (Cause, bool) {
         loop {
             let Timers { wall, look } = self.timers;
-            let [asked, child, out_of_time, time_to_look] = kernel::poll([CONTROL, self.signals, wall, look], None);
+            let waited = [CONTROL, self.signals, wall, look, self.notices.descriptor()];
+            let [asked, child, out_of_time, time_to_look, noticed] = kernel::poll(waited, None);
+            if noticed {
+                self.notices.hear();
+            }
             if child {
                 let children = tree::collect(|child| self.collected(&child));
                 if self.end.is_some() {
@@ -129,7 +153,7 @@ impl Watch {
         let held = match Progress::of(self.shared) {
             // The process has said so itself.
             Some(Progress::Failed) => return,
-            Some(Progress::Ready(Held { layers, landlock })) => Held { layers: layers | layer::TREE_KILL, landlock },
+            Some(Progress::Ready(Held { layers, landlock })) => Held { layers: layers | self.ending(), landlock },
             // It was ended on the way.
             None => Held::default(),
         };
@@ -141,6 +165,14 @@ impl Watch {
         let (status, ended_at) = self.end.unwrap_or_default();
         let wall_us = ended_at.saturating_sub(went_at) / 1000;
         let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
-        report(&Report::Ended { cause, status, usage, held });
+        report(&Report::Ended { cause, status, usage, held, denied: self.notices.denied() });
+    }
+
+    /// The layer that nothing is left by.
+    const fn ending(&self) -> u64 {
+        if self.notices.is_enclosed() { layer::TREE_KILL | layer::NAMESPACE_KILL } else { layer::TREE_KILL }
     }
 }
+
+/// In the place of a descriptor that there is none of.
+const NONE: i32 = -1;

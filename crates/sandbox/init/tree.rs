@@ -65,6 +65,31 @@ pub fn end(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
     }
 }
 
+/// As [`end`], for the first process of an enclosure: every process that it can signal is one of the tree.
+pub fn end_all(signals: i32, grace: Duration, mut each: impl FnMut(Collected)) {
+    if !collect(&mut each) {
+        return;
+    }
+    let (mut signal, mut pause) = if grace.is_zero() {
+        (kernel::SIGKILL, Duration::from_millis(1))
+    } else {
+        (kernel::SIGTERM, grace)
+    };
+    loop {
+        kernel::kill(EVERYBODY, signal);
+        let until = Until::after(pause);
+        while let Some(left) = until.left() {
+            wait_for_child(signals, left);
+            if !collect(&mut each) {
+                return;
+            }
+        }
+        // What is born while the signal goes round gets the next one.
+        pause = if signal == kernel::SIGKILL { (pause * 2).min(Duration::from_millis(250)) } else { Duration::from_millis(1) };
+        signal = kernel::SIGKILL;
+    }
+}
+
 /// Ends the tree with nothing but what is there already, for an init that gets no memory any more and can do nothing else.
 ///
 /// Does nothing in a process that is no init: it has no children.
@@ -256,3 +281,6 @@ fn digits(pid: i32) -> Vec<u8> {
 fn number<N: core::str::FromStr>(bytes: &[u8]) -> Option<N> {
     core::str::from_utf8(bytes).ok()?.parse().ok()
 }
+
+/// For a signal: every process that the caller can signal, but itself.
+const EVERYBODY: i32 = -1;

@@ -50,6 +50,9 @@ pub enum SandboxProcessRunErrorKind {
     /// The working directory does not lie in the workspace once links are followed.
     #[error("the working directory lies outside the workspace")]
     OutsideWorkspace,
+    /// The program, or something that it needs to start, is not among what an enclosure holds.
+    #[error("the enclosure does not hold it")]
+    OutsideEnclosure,
     /// The working directory cannot be entered.
     #[error("the working directory cannot be used")]
     DirectoryUnusable,
@@ -88,6 +91,9 @@ impl SandboxProcessRunErrorKind {
                 "call the program itself instead of a shell, or use a tier that contains interpreters"
             }
             Self::OutsideWorkspace => "give a directory of the workspace; links that lead out of it do not count",
+            Self::OutsideEnclosure => {
+                "add its directory to `read_only` under [sandbox] in config.toml, or use a program of the system"
+            }
             Self::DirectoryUnusable => "check that the working directory exists and may be entered",
             Self::ProgramNotFound => "check the path of the program",
             Self::NotExecutable => "check that the file is a program for this machine and that it may be executed",

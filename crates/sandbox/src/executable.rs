@@ -166,6 +166,12 @@ impl Executable {
         Ok(unchanged)
     }
 
+    /// The one file that the kernel executes: where it is, and which one.
+    pub(crate) fn binary(&self) -> (&AbsolutePath, Stamp) {
+        let file = self.interpreters.last().unwrap_or(&self.program);
+        (&file.real, file.stamp)
+    }
+
     /// The one file that the kernel executes.
     pub(crate) fn into_binary(mut self) -> Arc<OwnedFd> {
         self.interpreters.pop().unwrap_or(self.program).entry

@@ -36,6 +36,8 @@ pub struct Checked {
     pub directory: OwnedFd,
     /// The hidden directories with links followed.
     pub hidden: Vec<PathBuf>,
+    /// Where the working directory really is.
+    pub real: PathBuf,
 }
 
 /// What was opened for a plan before.
@@ -50,7 +52,7 @@ pub struct Opened {
 /// Checks a plan. Whoever has opened something of it already gives it along.
 pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Opened) -> Result<Checked, Error> {
     check_strings(plan)?;
-    check_egress(&plan.egress, allowed)?;
+    check_egress(plan, allowed)?;
     let executable = match opened.executable.filter(|opened| opened.is_of(&plan.program)) {
         Some(executable) => executable,
         None => Executable::open(&plan.program)?,
@@ -66,7 +68,7 @@ pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Opened)
     if hidden.iter().any(|hidden| real.starts_with(hidden)) {
         return Err(Error::about(Kind::InvalidInput, "the plan hides its own working directory", plan.cwd.as_str()));
     }
-    Ok(Checked { executable, directory, hidden })
+    Ok(Checked { executable, directory, hidden, real })
 }
 
 /// C strings end at a NUL, so what the policy saw would not be what runs.
@@ -81,16 +83,18 @@ fn check_strings(plan: &ProcessPlan) -> Result<(), Error> {
     }
 }
 
-fn check_egress(egress: &EgressPlan, allowed: &BTreeSet<EgressHost>) -> Result<(), Error> {
-    match egress.mode {
+fn check_egress(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>) -> Result<(), Error> {
+    let EgressPlan { mode, hosts } = &plan.egress;
+    match mode {
         EgressEnforcementMode::None => Ok(()),
-        EgressEnforcementMode::Preflight => match egress.hosts.iter().find(|host| !allowed.contains(host)) {
+        EgressEnforcementMode::Preflight => match hosts.iter().find(|host| !allowed.contains(host)) {
             Some(EgressHost { host, port }) => Err(Error::new(
                 Kind::EgressDenied,
                 format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
             )),
             None => Ok(()),
         },
+        EgressEnforcementMode::Strict if !plan.containment.is_none() => Ok(()),
         EgressEnforcementMode::Strict => {
             Err(Error::new(Kind::Unavailable, "tier B cannot enforce egress, which the mode `strict` asks for"))
         }
@@ -167,10 +171,8 @@ fn open_directory(plan: &ProcessPlan) -> Result<(OwnedFd, PathBuf), Error> {
     if !plan.cwd.is_within(&plan.workspace) {
         return Err(outside("it does not hold"));
     }
+    let root = open_workspace(plan)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let missing = || Error::about(Kind::OutsideWorkspace, "there is no workspace at", plan.workspace.as_str());
-    let root =
-        rustix::fs::open(plan.workspace.as_str(), flags, Mode::empty()).map_err(|errno| or_short(errno, missing()))?;
     let below = plan.cwd.as_str().strip_prefix(plan.workspace.as_str()).unwrap_or_default().trim_start_matches('/');
     let below = if below.is_empty() { "." } else { below };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -182,6 +184,14 @@ fn open_directory(plan: &ProcessPlan) -> Result<(OwnedFd, PathBuf), Error> {
         .map_err(|errno| if errno == Errno::XDEV { outside("links lead out of it from") } else { unusable(errno) })?;
     let real = place_of(&directory).map_err(unusable)?;
     Ok((directory, real))
+}
+
+/// Opens the workspace by its path.
+pub fn open_workspace(plan: &ProcessPlan) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let missing = || Error::about(Kind::OutsideWorkspace, "there is no workspace at", plan.workspace.as_str());
+    rustix::fs::open(plan.workspace.as_str(), flags, Mode::empty())
+        .map_err(|errno| Error::shortage(errno).unwrap_or_else(missing))
 }
 
 /// Whether an open directory is still where the plan says. Nothing is opened by its path here.

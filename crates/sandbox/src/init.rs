@@ -4,6 +4,7 @@
 //! runs closes the control socket, at which it ends its tree and itself.
 
 use std::{
+    fmt,
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::{
@@ -30,7 +31,13 @@ use crate::{image::Image, protocol::Order};
 pub struct Init {
     child: Child,
     collected: bool,
+    kept: Option<Box<dyn Kept>>,
 }
+
+/// Something that has to stay until the process is gone.
+pub trait Kept: Send + fmt::Debug {}
+
+impl<T: Send + fmt::Debug> Kept for T {}
 
 /// An init that waits for its order. It belongs to no call yet, and serves one only.
 #[derive(Debug)]
@@ -44,19 +51,24 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Starts an init.
-    #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
+    /// Starts an init without an enclosure.
     pub fn new(image: &Image) -> io::Result<Self> {
+        Self::start(image, None, Stdio::null())
+    }
+
+    /// Starts an init in this mode.
+    #[expect(clippy::disallowed_methods, reason = "this is where processes are started")]
+    pub fn start(image: &Image, mode: Option<&str>, stderr: Stdio) -> io::Result<Self> {
         uncollected().retain(|&pid| matches!(rustix::process::waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)));
         let (control, their_control) = UnixStream::pair()?;
         let (orders, their_orders) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
         orders.set_nonblocking(true)?;
         let mut command = Command::new(image.path());
-        command.env_clear().stderr(Stdio::null());
+        command.args(mode).env_clear().stderr(stderr);
         command.stdin(Stdio::from(OwnedFd::from(their_control))).stdout(Stdio::from(OwnedFd::from(their_orders)));
         let child = command.spawn()?;
-        Ok(Self { init: Init { child, collected: false }, control, orders })
+        Ok(Self { init: Init { child, collected: false, kept: None }, control, orders })
     }
 
     /// Whether it still waits.
@@ -101,6 +113,11 @@ pub fn receive(orders: &UnixStream, longest: Duration) -> io::Result<OwnedFd> {
 }
 
 impl Init {
+    /// Keeps something until the process is gone.
+    pub fn keep(&mut self, kept: impl Kept + 'static) {
+        self.kept = Some(Box::new(kept));
+    }
+
     /// Sends it a signal. For an init that does not do what it must, such as one that somebody stopped.
     pub fn signal(&self, signal: Signal) {
         // The number is ours until the process is collected, which nobody else does.
@@ -137,8 +154,10 @@ impl Drop for Init {
         }
         // One that idled, or whose runtime went away under a running call. The init ends by itself once the socket is closed.
         let pid = Pid::from_child(&self.child);
+        let kept = self.kept.take();
         let collecting = thread::Builder::new().name("collect-init".to_owned()).spawn(move || {
             let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+            drop(kept);
         });
         if collecting.is_err() {
             uncollected().push(pid);

@@ -21,6 +21,9 @@
 // What both sides of the protocol compile names its collections by this.
 extern crate alloc;
 
+#[path = "../init/blueprint.rs"]
+#[allow(dead_code, reason = "the other side reads blueprints")]
+mod blueprint;
 mod environment;
 mod error;
 mod executable;
@@ -28,6 +31,7 @@ mod first_line;
 mod guard;
 mod image;
 mod init;
+mod inits;
 mod orphans;
 mod outcome;
 mod ownership;
@@ -35,19 +39,27 @@ mod plan;
 #[path = "../init/protocol.rs"]
 #[allow(dead_code, reason = "the other side reads orders and writes reports")]
 mod protocol;
+mod reason;
 mod runner;
 mod running;
 mod stamp;
 mod stream;
 mod supervision;
+pub mod tier_c;
 mod walls;
 
 pub use environment::{ForbiddenVariable, check_variable};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
 pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, ProgramFiles};
-pub use outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage};
+pub use outcome::{Captured, Ended, Layer, Namespace, Outcome, StopCause, Usage};
 pub use ownership::is_changeable;
-pub use plan::{EgressHost, EgressPlan, Interpreters, Limits, ProcessPlan};
-pub use runner::{Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, run_constrained_process};
+pub use plan::{
+    Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, UnixSockets,
+};
+pub use reason::Reason;
+pub use runner::{
+    Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT, executor_of,
+    not_enforced_by, run_constrained_process,
+};
 pub use running::{Aftermath, RunningProcess, Stopper};
 pub use stream::{OutputChunk, OutputStream};

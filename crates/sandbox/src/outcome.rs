@@ -2,9 +2,10 @@
 
 use std::{fmt, time::Duration};
 
+use palyra_types::{digest::Sha256Digest, word::words};
 use serde::{Serialize, Serializer};
 
-use crate::protocol::layer;
+use crate::{protocol::layer, reason::Reason, tier_c::cgroup::Controller};
 
 /// A process that ended. Nothing of its tree is left, unless the supervisor was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub usage: Usage,
     /// The layers that were really active.
     pub layers: Vec<Layer>,
+    /// What the sandbox itself knows about why something did not work.
+    pub reasons: Vec<Reason>,
 }
 
 /// How a process ended.
@@ -115,6 +118,50 @@ pub enum Layer {
     OwnLimits,
     /// The whole tree ends with the call, orphans too.
     TreeKill,
+    /// A namespace of its own.
+    Namespace(Namespace),
+    /// A tree of mounts that holds only what the plan lists, by Landlock of this version too.
+    ListedPaths {
+        /// The version.
+        abi: u32,
+    },
+    /// No abstract socket outside the tree can be reached.
+    SocketScope,
+    /// System calls are filtered, by the filter with this digest.
+    CallFilter {
+        /// The digest.
+        sha256: Sha256Digest,
+    },
+    /// System calls that are refused are heard of.
+    Notices,
+    /// No capability is left, and none can be had.
+    NoCapabilities,
+    /// Everything ends with the namespace of processes.
+    NamespaceKill,
+    /// The user is not root outside, nor the daemon's own.
+    OwnUser,
+    /// A cgroup bounds this for the whole tree.
+    Cgroup(Controller),
+}
+
+words! {
+    /// The kinds of namespaces.
+    pub enum Namespace ("namespace") {
+        /// Of users.
+        User = "user_namespace",
+        /// Of mounts.
+        Mount = "mount_namespace",
+        /// Of processes.
+        Process = "pid_namespace",
+        /// Of shared memory, semaphores and message queues.
+        Message = "ipc_namespace",
+        /// Of the machine's name.
+        Name = "uts_namespace",
+        /// Of cgroups.
+        Cgroup = "cgroup_namespace",
+        /// Of the network.
+        Network = "network_namespace",
+    }
 }
 
 impl Layer {
@@ -132,6 +179,11 @@ impl Layer {
             (layer::NO_TRACE, Self::NoTrace),
             (layer::OWN_LIMITS, Self::OwnLimits),
             (layer::TREE_KILL, Self::TreeKill),
+            (layer::LISTED_PATHS, Self::ListedPaths { abi }),
+            (layer::SOCKET_SCOPE, Self::SocketScope),
+            (layer::NOTICES, Self::Notices),
+            (layer::NO_CAPABILITIES, Self::NoCapabilities),
+            (layer::NAMESPACE_KILL, Self::NamespaceKill),
         ];
         all.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, layer)| layer).collect()
     }
@@ -152,6 +204,15 @@ impl fmt::Display for Layer {
             Self::NoTrace => f.write_str("landlock_no_trace"),
             Self::OwnLimits => f.write_str("seccomp_own_limits"),
             Self::TreeKill => f.write_str("tree_kill_subreaper"),
+            Self::Namespace(kind) => write!(f, "{kind}"),
+            Self::ListedPaths { abi } => write!(f, "landlock_abi_{abi}:listed_paths"),
+            Self::SocketScope => f.write_str("landlock_scope_abstract_unix"),
+            Self::CallFilter { sha256 } => write!(f, "seccomp_filter:{sha256}"),
+            Self::Notices => f.write_str("seccomp_notices"),
+            Self::NoCapabilities => f.write_str("no_capabilities"),
+            Self::NamespaceKill => f.write_str("tree_kill_pid_namespace"),
+            Self::OwnUser => f.write_str("own_user"),
+            Self::Cgroup(controller) => write!(f, "cgroup_{}", controller.name()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Guarantees: plain data whose serialisation is the same for equal plans, so that its digest can be approved and compared.
 //! Does not: check anything. [`crate::SandboxProcessRunner::start`] does, every time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_types::{host::HostName, path::AbsolutePath, sandbox::EgressEnforcementMode};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,53 @@ pub struct ProcessPlan {
     pub egress: EgressPlan,
     /// Whether it may be a program that runs code handed to it.
     pub interpreters: Interpreters,
+    /// What contains it, besides its limits.
+    #[serde(default, skip_serializing_if = "Containment::is_none")]
+    pub containment: Containment,
+}
+
+/// What contains a process, besides its limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Containment {
+    /// Nothing: tier B.
+    #[default]
+    None,
+    /// An enclosure with its own namespaces, mounts and filters: tier C.
+    Enclosure(EnclosurePlan),
+}
+
+impl Containment {
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// What can be used in an enclosure, besides the workspace, which is at the same path inside, and the system's own programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnclosurePlan {
+    /// Directories of the machine that can be read and executed, at the same path.
+    pub read_only: Vec<AbsolutePath>,
+    /// Bytes that temporary files may take. They are gone with the process.
+    pub temporary_bytes: u64,
+    /// Whether it may use Unix sockets. One that lies in the workspace may lead to somebody outside.
+    pub unix_sockets: UnixSockets,
+    /// With strict egress, the ports at which programs find a host by its name, without knowing of a proxy.
+    pub ports: BTreeSet<u16>,
+}
+
+/// Whether programs of an enclosure may use Unix sockets, besides pairs of connected ones, which they always may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnixSockets {
+    /// They may not.
+    #[default]
+    Refuse,
+    /// They may.
+    Allow,
 }
 
 /// How much a process may use. The kernel counts each for every process of the tree on its own, unless said otherwise.
@@ -57,6 +104,10 @@ pub struct Limits {
     pub file_size: u64,
     /// Open descriptors.
     pub open_files: u64,
+    /// Bytes of memory that the whole tree may use, where an enclosure has a cgroup. It is ended beyond that.
+    pub memory: u64,
+    /// Hundredths of a processor that the whole tree may use, where an enclosure has a cgroup. Zero for no bound.
+    pub processor_percent: u64,
     /// Bytes kept of each output stream. What exceeds them is read, counted and discarded.
     pub output_bytes: u64,
 }
@@ -71,6 +122,8 @@ impl Default for Limits {
             processes: 512,
             file_size: 4 << 30,
             open_files: 4096,
+            memory: 8 << 30,
+            processor_percent: 0,
             output_bytes: 1 << 20,
         }
     }
@@ -80,7 +133,7 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressPlan {
-    /// The mode. Tier B honours `none` and `preflight` and refuses `strict`, which it cannot enforce.
+    /// The mode. Only an enclosure can enforce `strict`; without one it is refused.
     pub mode: EgressEnforcementMode,
     /// The hosts that the call declares.
     pub hosts: Vec<EgressHost>,

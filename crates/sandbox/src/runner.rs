@@ -1,21 +1,22 @@
-//! Tier B: starts plans under limits.
+//! Starts plans: in tier B under limits, in tier C inside an enclosure.
 //!
 //! Guarantees: each plan is checked every time, and runs as it says or not at all; the layers in an outcome are those that the
-//! kernel accepted. Refuses: what tier B cannot enforce, such as strict egress.
-//! Does not: isolate. [`TIER_B_DOES_NOT`] is the sentence for it.
+//! kernel accepted. Refuses: what a tier cannot enforce, such as strict egress without an enclosure; a plan never runs in a weaker tier.
+//! Does not: isolate in tier B. [`TIER_B_DOES_NOT`] is the sentence for it.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
-    io::{self, Read},
+    collections::BTreeSet,
+    io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use palyra_types::sandbox::EgressEnforcementMode;
 use rustix::{io::Errno, net::SendFlags};
 use tokio::{
     net::UnixStream,
@@ -27,17 +28,24 @@ use crate::{
     executable::{Executable, ProgramFiles},
     guard::{self, Checked, Opened},
     image::{self, Image},
-    init::{Idle, Init, send},
+    init::Init,
+    inits::Inits,
     outcome::{Ended, Layer, Outcome},
-    plan::{EgressHost, Limits, ProcessPlan},
-    protocol::{self, MAX_ORDER, Order, REPORT_LENGTH, Report, Unchanged},
+    plan::{Containment, EgressHost, Limits, ProcessPlan},
+    protocol::{self, Inside, MAX_ORDER, Named, Order, Unchanged},
     running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
+    stamp::status_of,
     stream::{OutputChunk, OutputStream, Stream},
-    supervision::{self, Supervision},
-    walls::{Found, Walls},
+    supervision::{Enclosed, Supervision, Walls},
+    tier_c::{
+        TierC,
+        profile::{Identity, Profile},
+        stock::Place,
+    },
+    walls::Found,
 };
 
-/// The executor's name in attestations.
+/// The executor's name in attestations of tier B.
 pub const TIER_B_EXECUTOR: &str = "sandbox_tier_b_rlimits";
 
 /// What tier B does not do, for attestations and for people.
@@ -45,12 +53,18 @@ pub const TIER_B_DOES_NOT: &str = "no file system or network isolation: the proc
                                    daemon's own user may, except for the content of the hidden directories where Landlock hides \
                                    it; memory is limited for each process, not for the tree; declared hosts are checked, not enforced";
 
-/// Runs plans in tier B.
+/// What tier C does not do when the network is the machine's.
+pub const TIER_C_DOES_NOT: &str = "the network is the machine's: the process may connect to whatever the daemon's own user may; \
+                                   declared hosts are checked, not enforced";
+
+/// Runs plans.
 #[derive(Debug)]
 pub struct SandboxProcessRunner {
+    image: Arc<Image>,
     inits: Arc<Inits>,
     allowed_egress_hosts: BTreeSet<EgressHost>,
     layers: Vec<Layer>,
+    tier_c: Result<Arc<TierC>, Error>,
 }
 
 /// What belongs to one run and not to the plan.
@@ -64,42 +78,60 @@ pub struct RunInput {
     pub program: ProgramFiles,
     /// The working directory, from whoever opened it when the plan was made. Without it, it is opened beneath the workspace's path.
     pub directory: Option<OwnedFd>,
+    /// The workspace, from whoever opened it. Without it, it is opened by its path.
+    pub workspace: Option<OwnedFd>,
     /// The program, from whoever opened it by the plan's path when the plan was made. Without it, it is opened.
     pub executable: Option<Executable>,
+    /// Whose call it is. An enclosure that was started ahead of need serves nobody else's.
+    pub principal: String,
 }
 
 impl SandboxProcessRunner {
-    /// A runner that lets plans declare these hosts. It rehearses once, to know what this machine enforces.
+    /// A runner of tier B that lets plans declare these hosts. It rehearses once, to know what this machine enforces.
     ///
     /// # Errors
     /// When no process can be supervised here.
     pub fn new(allowed_egress_hosts: impl IntoIterator<Item = EgressHost>) -> Result<Self, Error> {
         let unavailable =
             |error: io::Error| Error::new(Kind::Unavailable, format!("no supervisor can be started: {error}"));
-        let image = Image::new().map_err(unavailable)?;
-        let layers = match rehearse(&image).map_err(unavailable)? {
-            [Some(Report::Waiting { .. }), Some(Report::Ended { held, .. })] => {
-                Layer::from_bits(held.layers, held.landlock)
-            }
-            [other, _] => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
-        };
-        let can_hide = layers.iter().any(|layer| matches!(layer, Layer::HiddenPaths { .. }));
-        let inits = Arc::new(Inits { stock: Mutex::default(), image, walls: Walls::new(can_hide) });
-        inits.refill(Found::Nothing);
-        Ok(Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers })
+        let image = Arc::new(Image::new().map_err(unavailable)?);
+        let (inits, layers) = Inits::new(Arc::clone(&image))?;
+        let allowed_egress_hosts = allowed_egress_hosts.into_iter().collect();
+        let tier_c = Err(Error::new(Kind::Unavailable, "tier c is not set up"));
+        Ok(Self { image, inits: Arc::new(inits), allowed_egress_hosts, layers, tier_c })
+    }
+
+    /// The same runner, with tier C as far as this machine has what it takes.
+    #[must_use]
+    pub fn with_tier_c(self, options: &crate::tier_c::TierCOptions) -> Self {
+        let tier_c = TierC::new(options, Arc::clone(&self.image)).map(Arc::new);
+        Self { tier_c, ..self }
     }
 
     /// The same runner, which lets plans declare other hosts. What is prepared and known of this machine is shared.
     #[must_use]
     pub fn with_hosts(&self, allowed_egress_hosts: impl IntoIterator<Item = EgressHost>) -> Self {
-        let (inits, layers) = (Arc::clone(&self.inits), self.layers.clone());
-        Self { inits, allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(), layers }
+        Self {
+            image: Arc::clone(&self.image),
+            inits: Arc::clone(&self.inits),
+            allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(),
+            layers: self.layers.clone(),
+            tier_c: self.tier_c.clone(),
+        }
     }
 
     /// The layers that tier B has on this machine, with something to hide.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// Tier C, or why it is not to be had.
+    ///
+    /// # Errors
+    /// When it is not to be had.
+    pub const fn tier_c(&self) -> Result<&Arc<TierC>, &Error> {
+        self.tier_c.as_ref()
     }
 
     /// Whether a plan would be started, as far as can be told without doing so. Starting it checks everything again. Whoever has opened the
@@ -109,7 +141,17 @@ impl SandboxProcessRunner {
     /// When the plan would be refused.
     pub fn check(&self, plan: &ProcessPlan, executable: Option<&Executable>) -> Result<(), Error> {
         let opened = Opened { executable: executable.cloned(), directory: None };
-        guard::check(plan, &self.allowed_egress_hosts, opened).map(|_| ())
+        let checked = guard::check(plan, &self.allowed_egress_hosts, opened)?;
+        self.check_enclosure(plan, &checked)
+    }
+
+    fn check_enclosure(&self, plan: &ProcessPlan, checked: &Checked) -> Result<(), Error> {
+        match &plan.containment {
+            Containment::None => Ok(()),
+            Containment::Enclosure(enclosure) => {
+                self.tier_c.as_ref().map_err(Clone::clone)?.check(plan, enclosure, &checked.executable)
+            }
+        }
     }
 
     /// Starts a plan. When this returns, the program runs; dropping the future before that ends the attempt.
@@ -130,19 +172,27 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan is refused.
     pub async fn prepare(&self, plan: &ProcessPlan, input: RunInput) -> Result<Prepared, Error> {
-        let Checked { executable, directory, hidden } = guard::check(
-            plan,
-            &self.allowed_egress_hosts,
-            Opened { executable: input.executable, directory: input.directory },
-        )?;
+        let opened = Opened { executable: input.executable, directory: input.directory };
+        let checked = guard::check(plan, &self.allowed_egress_hosts, opened)?;
+        self.check_enclosure(plan, &checked)?;
+        let Checked { executable, directory, hidden, real } = checked;
         let (executable, unchanged) = confirm(executable, input.program).await?;
+        let source = self.source(plan, input.workspace, input.principal)?;
+        let inside = match &source {
+            Source::Tree(_) => None,
+            Source::Enclosure(..) => Some(inside(&executable, &directory, &real)?),
+        };
         let wall = Duration::from_millis(plan.limits.wall_ms);
         let shorter = input.deadline.filter(|&deadline| deadline < wall);
-        let walls = self.inits.walls.find(&hidden);
+        let walls = match &source {
+            Source::Tree(inits) => inits.walls().find(&hidden),
+            Source::Enclosure(..) => Found::Nothing,
+        };
         let order = Order {
             args: executable.arguments(plan.argv0.as_deref().unwrap_or(plan.program.as_str()), &plan.args),
             hidden: hidden_as_bytes(&hidden),
             unchanged,
+            inside,
             has_walls: matches!(walls, Found::Rules(_)),
             has_stdin: input.stdin.is_some(),
             ..order(plan, shorter.unwrap_or(wall))
@@ -155,29 +205,100 @@ impl SandboxProcessRunner {
         let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
         let given =
             Given { directory, ends: [stdout_end, stderr_end], program: executable.into_binary(), stdin, walls };
-        let launched = self.inits.launch(&order, &given.fds()).map_err(failed)?;
+        let launched = source.launch(&order, &given).await?;
         Ok(Prepared {
-            inits: Arc::clone(&self.inits),
+            source,
             launched,
             order,
             given,
             streams: [stdout, stderr],
             output,
+            limits: plan.limits,
             wall: shorter.unwrap_or(wall),
             out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
         })
+    }
+
+    /// Where the process for a plan comes from.
+    fn source(&self, plan: &ProcessPlan, workspace: Option<OwnedFd>, principal: String) -> Result<Source, Error> {
+        if plan.containment.is_none() {
+            return Ok(Source::Tree(Arc::clone(&self.inits)));
+        }
+        let tier_c = Arc::clone(self.tier_c.as_ref().map_err(Clone::clone)?);
+        let workspace = match workspace {
+            Some(workspace) => workspace,
+            None => guard::open_workspace(plan)?,
+        };
+        let status = status_of(&workspace).map_err(|errno| failed(errno.into()))?;
+        let identity = Identity::of(&status);
+        let broken = || Error::new(Kind::SpawnFailed, "the plan has no enclosure");
+        let profile = Profile::of(plan, &principal, identity).ok_or_else(broken)?;
+        Ok(Source::Enclosure(tier_c, Arc::new(Place { profile, workspace })))
+    }
+}
+
+/// The executor's name in attestations of a plan.
+#[must_use]
+pub const fn executor_of(plan: &ProcessPlan) -> &'static str {
+    match plan.containment {
+        Containment::None => TIER_B_EXECUTOR,
+        Containment::Enclosure(_) => crate::tier_c::LINUX_BUBBLEWRAP,
+    }
+}
+
+/// What the tier of a plan does not enforce, if there is anything.
+#[must_use]
+pub const fn not_enforced_by(plan: &ProcessPlan) -> Option<&'static str> {
+    match (&plan.containment, plan.egress.mode) {
+        (Containment::None, _) => Some(TIER_B_DOES_NOT),
+        (Containment::Enclosure(_), EgressEnforcementMode::Strict) => None,
+        (Containment::Enclosure(_), EgressEnforcementMode::None | EgressEnforcementMode::Preflight) => {
+            Some(TIER_C_DOES_NOT)
+        }
+    }
+}
+
+/// Where processes come from.
+enum Source {
+    /// From the inits that wait, without an enclosure.
+    Tree(Arc<Inits>),
+    /// From the enclosures of this place.
+    Enclosure(Arc<TierC>, Arc<Place>),
+}
+
+impl Source {
+    /// A process with this order: one that waits, or else a new one.
+    async fn launch(&self, order: &Order, given: &Given) -> Result<Launched, Error> {
+        match self {
+            Self::Tree(inits) => inits.launch(order, &given.fds()).map_err(failed),
+            Self::Enclosure(tier_c, place) => {
+                let [stdout, stderr] = &given.ends;
+                let mut fds = vec![stdout.as_fd(), stderr.as_fd()];
+                fds.extend(given.stdin.as_ref().map(AsFd::as_fd));
+                tier_c.launch(place, order, &fds).await
+            }
+        }
+    }
+
+    /// Sees to it that enough wait.
+    fn refill(&self, walls: Found) {
+        match self {
+            Self::Tree(inits) => inits.refill(walls),
+            Self::Enclosure(tier_c, place) => tier_c.refill(place),
+        }
     }
 }
 
 /// A plan of which everything is ready: a process waits for the word to become the program. Dropping this ends it, and leaves nothing.
 #[must_use = "nothing runs before it is started"]
 pub struct Prepared {
-    inits: Arc<Inits>,
+    source: Source,
     launched: Launched,
     order: Order,
     given: Given,
     streams: [Stream; 2],
     output: mpsc::Receiver<OutputChunk>,
+    limits: Limits,
     wall: Duration,
     out_of_time: Ended,
 }
@@ -193,7 +314,7 @@ struct Given {
 }
 
 impl Given {
-    /// In the order in which the init takes them.
+    /// In the order in which the init takes them, outside of an enclosure.
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let [stdout, stderr] = &self.ends;
         let mut fds = vec![self.directory.as_fd(), stdout.as_fd(), stderr.as_fd(), self.program.as_fd()];
@@ -218,20 +339,22 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { inits, mut launched, order, given, streams, output, wall, out_of_time } = self;
+        let Self { source, mut launched, order, given, streams, output, limits, wall, out_of_time } = self;
         let (stop, stopped) = watch::channel(None);
         // From here on every step is one that the program waits for.
         if !launched.go() {
             // Somebody killed it while it waited. Without the word nothing can have begun, so another one may.
-            launched = inits.launch(&order, &given.fds()).map_err(failed)?;
+            launched = source.launch(&order, &given).await?;
             launched.go();
         }
-        let Launched { init, control, orders, unsent } = launched;
+        let Launched { init, control, orders, unsent, enclosed } = launched;
         let [stdout, stderr] = streams;
         let Given { ends, walls, .. } = given;
-        let supervision = Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time };
+        let around = Walls { enclosed, limits };
+        let supervision =
+            Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time, walls: around };
         let begun = supervision.begin(orders, unsent).await;
-        let aftermath = Aftermath::new(move || inits.refill(walls));
+        let aftermath = Aftermath::new(move || source.refill(walls));
         let begun = begun?;
         let (outcome_sender, outcome) = oneshot::channel();
         let refill = aftermath.clone();
@@ -268,32 +391,28 @@ async fn confirm(mut executable: Executable, expected: ProgramFiles) -> Result<(
     }
 }
 
-/// The inits of a runner: some that wait, so that a call finds one started, and the next call too, while that one is replaced.
-///
-/// An init serves one call and knows nothing before its order comes, so nothing passes from one call to another.
-#[derive(Debug)]
-struct Inits {
-    stock: Mutex<Stock>,
-    image: Image,
-    walls: Walls,
-}
-
-/// The inits that wait, and those that soon will.
-#[derive(Debug, Default)]
-struct Stock {
-    /// The one that has waited longest first.
-    idle: VecDeque<Idle>,
-    /// How many are being started. Counted, as several calls may see to the stock at once, and it would grow beyond its size.
-    coming: usize,
+/// Program and working directory, as they are found in an enclosure: at the same paths, and the same ones.
+fn inside(executable: &Executable, directory: &OwnedFd, real: &std::path::Path) -> Result<Inside, Error> {
+    let (path, stamp) = executable.binary();
+    let program = Named { path: path.as_str().as_bytes().to_vec(), device: stamp.device, inode: stamp.inode };
+    let stamp = protocol::Stamp::from(&status_of(directory).map_err(|errno| failed(errno.into()))?);
+    let directory =
+        Named { path: real.as_os_str().as_bytes().to_vec(), device: stamp.device, inode: stamp.inode };
+    Ok(Inside { program, directory })
 }
 
 /// An init that has its order, with what connects to it.
-struct Launched {
-    init: Init,
-    control: std::os::unix::net::UnixStream,
-    orders: UnixStream,
+pub struct Launched {
+    /// The process.
+    pub init: Init,
+    /// Where it reports, and is stopped.
+    pub control: std::os::unix::net::UnixStream,
+    /// Where the word to go comes from.
+    pub orders: UnixStream,
     /// What did not fit into the socket yet.
-    unsent: Vec<u8>,
+    pub unsent: Vec<u8>,
+    /// What is around it.
+    pub enclosed: Option<Enclosed>,
 }
 
 impl Launched {
@@ -309,70 +428,6 @@ impl Launched {
             told => return told.is_ok(),
         }
         true
-    }
-}
-
-impl Inits {
-    /// An init with this order: the one that waits, or else a new one.
-    ///
-    /// One that is killed just after it was told to go is reported as lost and not replaced: the program may have begun, and nothing runs
-    /// twice.
-    fn launch(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Launched> {
-        while let Some(Idle { init, control, orders }) = self.next_idle() {
-            // The runtime knows of the socket before anything can come out of it.
-            let orders = UnixStream::from_std(orders)?;
-            if let Ok(unsent) = send(&orders, order, fds) {
-                return Ok(Launched { init, control, orders, unsent });
-            }
-        }
-        let Idle { init, control, orders } = Idle::new(&self.image)?;
-        let orders = UnixStream::from_std(orders)?;
-        let unsent = match send(&orders, order, fds) {
-            // It is gone already, and has said why.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Vec::new(),
-            sent => sent?,
-        };
-        Ok(Launched { init, control, orders, unsent })
-    }
-
-    /// Sees to it that enough wait, and that there are rules for what is hidden. Failing is no harm: the next call tries again.
-    fn refill(&self, walls: Found) {
-        while self.reserve() {
-            let started = Idle::new(&self.image);
-            let failed = started.is_err();
-            let mut stock = self.stock();
-            stock.coming -= 1;
-            stock.idle.extend(started);
-            if failed {
-                break;
-            }
-        }
-        if let Found::NothingYet(neighbourhood) = walls {
-            self.walls.build(neighbourhood, &self.image);
-        }
-    }
-
-    /// Whether one more is needed. Who is told so starts it.
-    fn reserve(&self) -> bool {
-        let mut stock = self.stock();
-        let needed = stock.idle.len() + stock.coming < WAITING;
-        stock.coming += usize::from(needed);
-        needed
-    }
-
-    /// One that still waits; somebody may have killed the others meanwhile.
-    fn next_idle(&self) -> Option<Idle> {
-        let mut stock = self.stock();
-        loop {
-            let mut next = stock.idle.pop_front()?;
-            if next.is_alive() {
-                return Some(next);
-            }
-        }
-    }
-
-    fn stock(&self) -> MutexGuard<'_, Stock> {
-        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -429,43 +484,6 @@ fn check_size(order: &Order) -> Result<(), Error> {
         Err(Error::new(Kind::InvalidInput, format!("the arguments and the environment have {size} bytes")))
     }
 }
-
-/// Sets every layer up and runs nothing. Something that does not exist is hidden, so that this is tried too.
-fn rehearse(image: &Image) -> io::Result<[Option<Report>; 2]> {
-    let limits = Limits::default();
-    let order = Order {
-        hidden: vec![b"/palyra-rehearsal".to_vec()],
-        wall_ms: 10_000,
-        cpu_seconds: limits.cpu_seconds,
-        address_space: limits.address_space,
-        processes: limits.processes,
-        file_size: limits.file_size,
-        open_files: limits.open_files,
-        ..Order::default()
-    };
-    let Idle { init, control, orders } = Idle::new(image)?;
-    // One that is gone already has said why.
-    let _ = send(&orders, &order, &[]);
-    let refused = read_report(&orders)?;
-    let reports = match refused {
-        Some(_) => [refused, None],
-        None => [read_report(&control)?, read_report(&control)?],
-    };
-    drop((control, orders));
-    init.collect_blocking();
-    Ok(reports)
-}
-
-/// The next report, or nothing if there is none to come.
-fn read_report(mut socket: &std::os::unix::net::UnixStream) -> io::Result<Option<Report>> {
-    socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut report = [0; REPORT_LENGTH];
-    Ok(socket.read_exact(&mut report).ok().and_then(|()| Report::decode(&report)))
-}
-
-/// How many inits wait.
-const WAITING: usize = 2;
 
 /// How many pieces the live stream holds for its reader.
 const LIVE_CHUNKS: usize = 64;

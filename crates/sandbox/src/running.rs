@@ -64,6 +64,7 @@ impl RunningProcess {
             stderr: Captured::default(),
             usage: Usage::default(),
             layers: Vec::new(),
+            reasons: Vec::new(),
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is reminded, then killed. It collects the init.
 //! Does not: measure time for the process. The init does; the clock here is for an init that fails to.
 
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::{net::SendFlags, process::Signal};
 use tokio::{
@@ -18,8 +18,11 @@ use crate::{
     init::Init,
     orphans,
     outcome::{Ended, Layer, Outcome, StopCause, Usage},
-    protocol::{self, Cause, REPORT_LENGTH, Report, Step, TreeUsage},
+    plan::Limits,
+    protocol::{self, Cause, Denied, REPORT_LENGTH, Report, Step, TreeUsage},
+    reason,
     stream::Stream,
+    tier_c::cgroup::Cgroup,
 };
 
 /// Everything that belongs to one process.
@@ -37,6 +40,26 @@ pub struct Supervision {
     pub wall: Duration,
     /// What to call it when that runs out.
     pub out_of_time: Ended,
+    /// What holds it besides what the init says.
+    pub walls: Walls,
+}
+
+/// What a process is in, and what bounds it.
+#[derive(Debug)]
+pub struct Walls {
+    /// For an enclosure.
+    pub enclosed: Option<Enclosed>,
+    /// The limits of the plan.
+    pub limits: Limits,
+}
+
+/// What belongs to the enclosure of a process that runs.
+#[derive(Debug)]
+pub struct Enclosed {
+    /// The layers that are known without the init.
+    pub layers: Vec<Layer>,
+    /// What bounds the tree as a whole.
+    pub cgroup: Option<Arc<Cgroup>>,
 }
 
 impl Supervision {
@@ -70,9 +93,10 @@ impl Supervision {
             ));
         }
         if let Some(Report::Waiting { pid }) = said {
-            watch.session = Some(pid);
-            let Self { init, stdout, stderr, ends, stop, wall, out_of_time, .. } = self;
-            return Ok(Begun { init, control, stdout, stderr, ends, stop, wall, out_of_time, watch });
+            // SECURITY: in an enclosure, numbers of processes are its own, and mean others outside.
+            watch.session = Some(pid).filter(|_| self.walls.enclosed.is_none());
+            let Self { init, stdout, stderr, ends, stop, wall, out_of_time, walls, .. } = self;
+            return Ok(Begun { init, control, stdout, stderr, ends, stop, wall, out_of_time, walls, watch });
         }
         tokio::spawn(self.init.collect(control));
         Err(refusal(said))
@@ -104,6 +128,7 @@ pub struct Begun {
     stop: watch::Receiver<Option<StopCause>>,
     wall: Duration,
     out_of_time: Ended,
+    walls: Walls,
     watch: Watch,
 }
 
@@ -111,23 +136,29 @@ impl Begun {
     /// Accompanies the process to its end.
     pub async fn run(mut self, outcome: oneshot::Sender<Outcome>) {
         let mut buffer = vec![0; 64 << 10];
-        let (ended, usage, layers) = match self.report(&mut buffer).await {
-            Some(Report::Ended { cause, status, usage, held }) => {
+        let (ended, usage, layers, denied) = match self.report(&mut buffer).await {
+            Some(Report::Ended { cause, status, usage, held, denied }) => {
                 let ended = match cause {
                     Cause::Itself => by_itself(status),
                     Cause::WallClock => self.out_of_time,
                     Cause::Processes => Ended::ProcessLimit,
                     Cause::Asked => Ended::Cancelled(self.watch.cause.unwrap_or(StopCause::CallerGone)),
                 };
-                (ended, from_tree(usage), Layer::from_bits(held.layers, held.landlock))
+                let mut layers = Layer::from_bits(held.layers, held.landlock);
+                layers.extend(self.walls.enclosed.iter().flat_map(|enclosed| enclosed.layers.iter().copied()));
+                (ended, from_tree(usage), layers, denied)
             }
             _ => {
                 self.watch.session.into_iter().for_each(orphans::kill_session);
-                (Ended::SupervisorLost, Usage::default(), Vec::new())
+                (Ended::SupervisorLost, Usage::default(), Vec::new(), Denied::default())
             }
         };
+        let cgroup = self.walls.enclosed.and_then(|enclosed| enclosed.cgroup);
+        let exceeded = cgroup.as_ref().map(|cgroup| cgroup.exceeded()).unwrap_or_default();
+        let reasons = reason::known(ended, &denied, exceeded, &self.walls.limits);
+        drop(cgroup);
         let (stdout, stderr) = (self.stdout.finish(&mut buffer), self.stderr.finish(&mut buffer));
-        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers });
+        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons });
         // Only now does the live stream end, so that whoever waits for that finds the outcome.
         drop((self.stdout, self.stderr, self.ends));
         self.init.collect(self.control).await;
@@ -199,6 +230,8 @@ pub fn refusal(report: Option<Report>) -> Error {
             | rustix::io::Errno::TXTBSY,
         ) => Kind::NotExecutable,
         (Step::Execute, rustix::io::Errno::TOOBIG) => Kind::InvalidInput,
+        (Step::Program, rustix::io::Errno::STALE) | (Step::Directory, rustix::io::Errno::STALE) => Kind::Changed,
+        (Step::Program, _) => Kind::OutsideEnclosure,
         (Step::Directory, _) => Kind::DirectoryUnusable,
         (Step::Unchanged, _) => Kind::Changed,
         _ => Kind::SpawnFailed,
@@ -220,6 +253,13 @@ const fn during(step: Step) -> &'static str {
         Step::Descriptors => "while closing descriptors",
         Step::Unchanged => "while looking at the program once more",
         Step::Execute => "while executing the program",
+        Step::Cgroup => "while joining a cgroup",
+        Step::User => "while becoming an ordinary user",
+        Step::Mount => "while mounting a directory",
+        Step::Network => "while opening the sockets of the network",
+        Step::Capabilities => "while giving up capabilities",
+        Step::Filter => "while filtering system calls",
+        Step::Program => "while looking for the program in the enclosure",
     }
 }
 

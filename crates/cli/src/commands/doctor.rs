@@ -1,14 +1,14 @@
 //! `palyra doctor`: looks at everything that Palyra needs here, and says what to do about what is missing.
 
 use std::{
-    env, fs,
+    env,
     net::{SocketAddr, TcpListener},
     path::Path,
 };
 
 use palyra_api::health::{Check, CheckState};
 use palyra_client::Client;
-use palyra_daemon::{Contact, Installation, certificate::valid_until, environment};
+use palyra_daemon::{Contact, Installation, certificate::valid_until, environment, sandbox};
 use palyra_types::{Clock, StateHome, clock::SystemClock};
 use serde::Serialize;
 
@@ -25,8 +25,7 @@ struct Report {
 }
 
 pub(crate) fn run(terminal: &Terminal) -> Outcome {
-    let mut checks = kernel();
-    checks.extend(installation());
+    let checks = installation();
     let ok = checks.iter().all(|check| check.state != CheckState::Bad);
     if terminal.json {
         terminal.document("doctor", Report { ok, checks });
@@ -44,50 +43,6 @@ pub(crate) fn run(terminal: &Terminal) -> Outcome {
         }
     }
     Ok(if ok { Exit::Ok } else { Exit::Failure })
-}
-
-/// What the kernel offers to sandboxes. Tier C needs it; tier B does without.
-fn kernel() -> Vec<Check> {
-    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
-    let landlock = read("/sys/kernel/security/lsm").map(|lsm| lsm.split(',').any(|one| one == "landlock"));
-    let namespaces = read("/proc/sys/user/max_user_namespaces").is_some_and(|most| most != "0")
-        && read("/proc/sys/kernel/unprivileged_userns_clone").is_none_or(|switch| switch != "0")
-        && read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_none_or(|switch| switch == "0");
-    let bubblewrap = env::var_os("PATH")
-        .and_then(|path| env::split_paths(&path).map(|directory| directory.join("bwrap")).find(|file| file.is_file()));
-    // Where it cannot be read, nothing is claimed.
-    let landlock = landlock.map(|used| {
-        if used {
-            return good("landlock", "the kernel uses it, so the state directory is hidden from programs".to_owned());
-        }
-        doubtful(
-            "landlock",
-            "the kernel does not use it, so the state directory is not hidden from programs of tier b",
-            "start the kernel with `lsm=…,landlock`",
-        )
-    });
-    let mut checks: Vec<Check> = landlock.into_iter().collect();
-    checks.extend([
-        if namespaces {
-            good("namespaces", "ordinary users may make user namespaces".to_owned())
-        } else {
-            doubtful(
-                "namespaces",
-                "ordinary users may not make user namespaces, which tier c will need",
-                "sysctl kernel.unprivileged_userns_clone=1",
-            )
-        },
-        match bubblewrap {
-            Some(path) => good("bubblewrap", path.display().to_string()),
-            None => doubtful("bubblewrap", "not installed; tier c will need it", "apt install bubblewrap"),
-        },
-        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            good("cgroups", "version 2".to_owned())
-        } else {
-            doubtful("cgroups", "version 2 is not there; limits are those of processes", "nothing needs to be done")
-        },
-    ]);
-    checks
 }
 
 /// What is installed, and whether a daemon serves it.
@@ -110,8 +65,19 @@ fn installation() -> Vec<Check> {
     checks.extend(presence(&found));
     match daemon(&home) {
         Some(told) => checks.extend(told),
-        None => checks.extend([port("local port", found.local()), port("control port", found.control())]),
+        None => {
+            checks.extend([port("local port", found.local()), port("control port", found.control())]);
+            checks.extend(sandbox(&found));
+        }
     }
+    checks
+}
+
+/// What tier C would hold, tried here and now, since there is no daemon to say so.
+fn sandbox(found: &Installation) -> Vec<Check> {
+    let directory = found.home().path().join(format!("doctor-{}", std::process::id()));
+    let checks = sandbox::checks(&sandbox::find(found.config(), &directory));
+    let _ = std::fs::remove_dir_all(&directory);
     checks
 }
 

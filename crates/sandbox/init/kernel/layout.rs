@@ -29,21 +29,28 @@ pub struct Message {
     pub flags: i32,
 }
 
-/// `cmsghdr` with room for six descriptors behind it.
+/// `cmsghdr` with room for some descriptors behind it.
 #[repr(C)]
-#[derive(Default)]
 pub struct Control {
     pub length: usize,
     pub level: i32,
     pub kind: i32,
-    pub fds: [i32; 6],
+    pub fds: [i32; Self::MOST],
 }
 
 impl Control {
     /// Where the descriptors begin.
     pub const HEADER: usize = size_of::<usize>() + 2 * size_of::<i32>();
+    /// How many descriptors there is room for.
+    pub const MOST: usize = 32;
     /// Descriptors, among what travels over a socket.
     pub const RIGHTS: (i32, i32) = (1, 1);
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { length: 0, level: 0, kind: 0, fds: [0; Self::MOST] }
+    }
 }
 
 #[repr(C)]
@@ -101,4 +108,62 @@ pub struct Filter {
 pub struct PathBeneath {
     pub access: u64,
     pub parent: i32,
+}
+
+/// `struct mount_attr`.
+#[repr(C)]
+pub struct MountAttributes {
+    pub set: u64,
+    pub clear: u64,
+    pub propagation: u64,
+    pub user_namespace: u64,
+}
+
+/// `struct sockaddr_in`.
+#[repr(C)]
+pub struct InternetAddress {
+    pub family: u16,
+    /// In the order of the network.
+    pub port: [u8; 2],
+    pub address: [u8; 4],
+    pub zero: [u8; 8],
+}
+
+/// The header of a netlink message, a route's message and the three attributes that a route of the loopback device needs.
+#[repr(C)]
+pub struct RouteRequest {
+    pub length: u32,
+    pub kind: u16,
+    pub flags: u16,
+    pub sequence: u32,
+    pub port: u32,
+    /// Family, length of the destination, length of the source, type of service, table, protocol, scope, type.
+    pub route: [u8; 8],
+    pub route_flags: u32,
+    pub destination_header: [u16; 2],
+    pub destination: [u8; 4],
+    pub device_header: [u16; 2],
+    pub device: u32,
+}
+
+/// `struct seccomp_notif`.
+#[repr(C)]
+#[derive(Default)]
+pub struct Notice {
+    pub id: u64,
+    pub pid: u32,
+    pub flags: u32,
+    pub number: i32,
+    pub architecture: u32,
+    pub instruction: u64,
+    pub arguments: [u64; 6],
+}
+
+/// `struct seccomp_notif_resp`.
+#[repr(C)]
+pub struct NoticeAnswer {
+    pub id: u64,
+    pub value: i64,
+    pub error: i32,
+    pub flags: u32,
 }

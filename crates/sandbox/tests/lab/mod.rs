@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -13,14 +13,18 @@ use std::{
 };
 
 use palyra_sandbox::{
-    EgressPlan, Interpreters, Limits, Outcome, ProcessPlan, RunInput, RunningProcess, SandboxProcessRunError,
-    SandboxProcessRunner, run_constrained_process,
+    Containment, EgressPlan, EnclosurePlan, Interpreters, Limits, Outcome, ProcessPlan, RunInput, RunningProcess, SandboxProcessRunError,
+    SandboxProcessRunner, UnixSockets, run_constrained_process,
+    tier_c::{TierCOptions, linux::LinuxOptions, stock::WarmOptions},
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 /// How many inits wait for a call.
 pub const WAITING: usize = 2;
+
+/// The first user of enclosures, where the tests run as root.
+pub const FIRST_USER: u32 = 1_900_000_000;
 
 /// Where shells look for programs.
 pub const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -34,6 +38,36 @@ pub struct Lab {
 }
 
 impl Lab {
+    /// A lab with tier C.
+    pub fn enclosed() -> Self {
+        let lab = Self::new();
+        let options = lab.tier_c_options();
+        Self { runner: lab.runner.with_tier_c(&options), ..lab }
+    }
+
+    pub fn tier_c_options(&self) -> TierCOptions {
+        let directory = self.outside().join("tier-c");
+        TierCOptions {
+            linux: LinuxOptions { bubblewrap: None, directory, first_user: FIRST_USER, require_cgroup: false },
+            warm: WarmOptions { each: 2, most: 4, idle: Duration::from_secs(60) },
+        }
+    }
+
+    /// The same plan in an enclosure without network.
+    pub fn enclose(&self, plan: ProcessPlan) -> ProcessPlan {
+        let enclosure = EnclosurePlan {
+            read_only: Vec::new(),
+            temporary_bytes: 64 << 20,
+            unix_sockets: UnixSockets::Refuse,
+            ports: BTreeSet::from([80, 443]),
+        };
+        ProcessPlan {
+            containment: Containment::Enclosure(enclosure),
+            egress: EgressPlan { mode: EgressEnforcementMode::Strict, hosts: Vec::new() },
+            ..plan
+        }
+    }
+
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let directory = tempfile::tempdir().unwrap();
@@ -85,6 +119,7 @@ impl Lab {
             limits: Limits::default(),
             egress: EgressPlan { mode: EgressEnforcementMode::None, hosts: Vec::new() },
             interpreters: Interpreters::Allow,
+            containment: Containment::None,
         }
     }
 

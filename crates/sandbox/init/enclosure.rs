@@ -1,0 +1,83 @@
+//! The first process of an enclosure: finishes what bubblewrap has begun, and then supervises like any init.
+//!
+//! Guarantees: the network holds nothing but what the blueprint names; the sockets that lead out of it are in the daemon's hands only; when
+//! this process ends, the kernel ends every other one of the enclosure.
+//! Refuses: to stand where a step failed. Does not: hold the tool. The process that becomes the tool does that to itself.
+
+use alloc::{ffi::CString, vec::Vec};
+
+use crate::{
+    blueprint::{Blueprint, MOUNTS, Network, SOCKETS},
+    kernel::{self, Errno, Open, Prctl, Socket},
+    launcher::read_message,
+    protocol::{Report, Step},
+    supervisor::{CONTROL, ORDERS},
+};
+
+/// Builds what is missing, tells the daemon, and returns what the process that becomes the tool needs to know.
+pub fn build() -> Result<Blueprint, (Step, Errno)> {
+    let at = |step| move |errno| (step, errno);
+    let broken = || (Step::Order, Errno(kernel::EINVAL));
+    // Bubblewrap's own process holds the standard streams for as long as it lives, so the sockets come elsewhere.
+    for (from, to) in SOCKETS.into_iter().zip([CONTROL, ORDERS]) {
+        kernel::duplicate(from, to).map_err(at(Step::Supervise))?;
+        kernel::close(from);
+    }
+    kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
+    // When bubblewrap is killed, nobody would collect this process.
+    kernel::prctl(Prctl::SetParentDeathSignal, kernel::SIGKILL as usize).map_err(at(Step::Supervise))?;
+    let (bytes, _) = read_message(ORDERS).map_err(at(Step::Order))?;
+    let blueprint = Blueprint::decode(&bytes).ok_or_else(broken)?;
+    for (path, mount) in blueprint.mounts.iter().zip(MOUNTS..) {
+        let path = CString::new(path.as_slice()).map_err(|_| broken())?;
+        kernel::attach(mount, &path).map_err(at(Step::Mount))?;
+        kernel::close(mount);
+    }
+    kernel::mount_terminals(c"/dev/pts").map_err(at(Step::Mount))?;
+    let sockets = blueprint.network.as_ref().map_or(Ok(Vec::new()), open_sockets).map_err(at(Step::Network))?;
+    let report = Report::Enclosed { namespaces: NAMESPACES.map(|link| kernel::namespace(link).unwrap_or(0)) };
+    kernel::send(CONTROL, &report.encode(), &sockets).map_err(at(Step::Network))?;
+    sockets.into_iter().for_each(kernel::close);
+    Ok(blueprint)
+}
+
+/// What is left to give up once the tool's process is forked.
+pub fn settle() -> Result<(), (Step, Errno)> {
+    kernel::drop_all_capabilities().map_err(|errno| (Step::Capabilities, errno))
+}
+
+/// The sockets of the network: for names, for the proxy, and one for each port.
+fn open_sockets(network: &Network) -> Result<Vec<i32>, Errno> {
+    let Network { addresses: (address, fixed), proxy, ports } = network;
+    kernel::route_to_loopback(*address, *fixed)?;
+    let mut sockets = Vec::new();
+    sockets.push(kernel::bind_local(Socket::Datagram, LOOPBACK, NAMES)?);
+    sockets.push(kernel::bind_local(Socket::Stream, LOOPBACK, *proxy)?);
+    for &port in ports {
+        sockets.push(kernel::bind_local(Socket::Stream, EVERY, port)?);
+    }
+    Ok(sockets)
+}
+
+/// Opens what the order names, and looks whether it is what was meant.
+pub fn find(named: &crate::protocol::Named) -> Result<i32, Errno> {
+    let path = CString::new(named.path.as_slice()).map_err(|_| Errno(kernel::EINVAL))?;
+    let found = kernel::open(&path, Open::Place)?;
+    let stamp = kernel::stamp(found, c"")?;
+    if (stamp.device, stamp.inode) == (named.device, named.inode) { Ok(found) } else { Err(Errno(kernel::ESTALE)) }
+}
+
+const NAMESPACES: [&core::ffi::CStr; 7] = [
+    c"/proc/self/ns/user",
+    c"/proc/self/ns/mnt",
+    c"/proc/self/ns/pid",
+    c"/proc/self/ns/ipc",
+    c"/proc/self/ns/uts",
+    c"/proc/self/ns/cgroup",
+    c"/proc/self/ns/net",
+];
+
+const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
+const EVERY: [u8; 4] = [0, 0, 0, 0];
+/// The port at which names are asked for.
+const NAMES: u16 = 53;

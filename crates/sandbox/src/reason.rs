@@ -1,0 +1,109 @@
+//! Why something did not work for a program, as far as the sandbox itself knows.
+//!
+//! Guarantees: each reason is something that the kernel or the daemon did and counted. Nothing is guessed from what the program wrote.
+
+use serde::Serialize;
+
+use crate::{
+    outcome::Ended,
+    plan::Limits,
+    protocol::Denied,
+    tier_c::{cgroup::Exceeded, filter},
+};
+
+/// One reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// System calls that no program in an enclosure may make were refused.
+    SystemCalls {
+        /// Their names.
+        calls: Vec<String>,
+        /// How often that was, all together.
+        times: u64,
+    },
+    /// The program used the system call interface of another architecture, and was ended for that.
+    ForeignArchitecture,
+    /// Processes were ended because the tree used more memory than it may.
+    Memory {
+        /// How much that is, in bytes.
+        limit: u64,
+        /// How many processes.
+        processes: u64,
+    },
+    /// Further processes could not be started.
+    Processes {
+        /// How many there may be.
+        limit: u64,
+        /// How often one could not.
+        times: u64,
+    },
+    /// The program used more processor time than it may.
+    ProcessorTime {
+        /// How much that is, in seconds.
+        limit: u64,
+    },
+    /// The program wrote a larger file than it may.
+    FileSize {
+        /// How large that is, in bytes.
+        limit: u64,
+    },
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SystemCalls { calls, times: 1 } => write!(f, "the sandbox refused the system call {}", calls.join(", ")),
+            Self::SystemCalls { calls, times } => {
+                write!(f, "the sandbox refused {times} system calls: {}", calls.join(", "))
+            }
+            Self::ForeignArchitecture => {
+                f.write_str("the program was ended for a system call of another architecture, such as one of 32 bits")
+            }
+            Self::Memory { limit, processes } => {
+                write!(f, "{processes} of its processes were ended: together they may use {limit} bytes of memory")
+            }
+            Self::Processes { limit, times } => {
+                write!(f, "it could not start another process {times} times: there may be {limit}")
+            }
+            Self::ProcessorTime { limit } => write!(f, "it used more than {limit} seconds of processor time"),
+            Self::FileSize { limit } => write!(f, "it wrote a file of more than {limit} bytes"),
+        }
+    }
+}
+
+impl Reason {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::SystemCalls { .. } => "no program in tier c may do this; run it in another tier if it has to",
+            Self::ForeignArchitecture => "use a program for this machine's own architecture",
+            Self::Memory { .. } => "raise `memory` under [sandbox.limits] if it needs more",
+            Self::Processes { .. } => "raise `processes` under [sandbox.limits] if it needs more",
+            Self::ProcessorTime { .. } => "raise `cpu_seconds` under [sandbox.limits] if it needs more",
+            Self::FileSize { .. } => "raise `file_size` under [sandbox.limits] if it needs more",
+        }
+    }
+}
+
+/// What is known about a tree that ended.
+pub fn known(ended: Ended, denied: &Denied, exceeded: Exceeded, limits: &Limits) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if denied.count > 0 {
+        reasons.push(Reason::SystemCalls { calls: denied.calls().map(filter::name_of).collect(), times: denied.count });
+    }
+    if exceeded.out_of_memory > 0 {
+        reasons.push(Reason::Memory { limit: limits.memory, processes: exceeded.out_of_memory });
+    }
+    if exceeded.too_many_processes > 0 {
+        reasons.push(Reason::Processes { limit: limits.processes, times: exceeded.too_many_processes });
+    }
+    match ended {
+        Ended::Signalled(libc::SIGSYS) => reasons.push(Reason::ForeignArchitecture),
+        Ended::Signalled(libc::SIGXCPU) => reasons.push(Reason::ProcessorTime { limit: limits.cpu_seconds }),
+        Ended::Signalled(libc::SIGXFSZ) => reasons.push(Reason::FileSize { limit: limits.file_size }),
+        _ => {}
+    }
+    reasons
+}

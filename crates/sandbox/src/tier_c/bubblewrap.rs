@@ -1,0 +1,147 @@
+//! Bubblewrap's part of an enclosure: the arguments that it is started with.
+//!
+//! Guarantees: the tree of mounts starts empty, and holds the system's programs to be read, a generated `/etc`, a few devices, `/proc`,
+//! temporary files of a bounded size and the workspace; no socket, no `/run`, no `/sys`, nothing of anybody's home. No mount point lies
+//! inside a workspace, where a link could lead it elsewhere (CVE-2026-87766).
+//! Does not: hold anything itself. The init inside adds the network's sockets, Landlock, the filters and the limits.
+
+use std::{fs, io, path::PathBuf};
+
+use palyra_types::path::AbsolutePath;
+
+use super::profile::{NetworkKind, Profile};
+
+/// What the directories of the system are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemTree(Vec<(String, Entry)>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    /// A link, as `/bin` is one to `usr/bin` today.
+    Link(String),
+    /// A directory.
+    Directory,
+}
+
+impl SystemTree {
+    /// Looks at what this machine has.
+    ///
+    /// # Errors
+    /// When there is no `/usr`.
+    pub fn of_this_machine() -> io::Result<Self> {
+        fs::metadata("/usr")?;
+        let look = |name: &&str| {
+            let path = format!("/{name}");
+            let status = fs::symlink_metadata(&path).ok()?;
+            let entry = if status.is_symlink() {
+                Entry::Link(fs::read_link(&path).ok()?.to_str()?.to_owned())
+            } else {
+                Entry::Directory
+            };
+            Some((path, entry))
+        };
+        Ok(Self(SYSTEM.iter().filter_map(look).collect()))
+    }
+
+    /// Whether a directory is among them.
+    pub fn holds(&self, path: &AbsolutePath) -> bool {
+        self.0.iter().any(|(system, _)| AbsolutePath::parse(system).is_ok_and(|system| path.is_within(&system)))
+    }
+
+    /// The paths that programs are in.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, entry)| *entry == Entry::Directory).map(|(path, _)| path.as_str())
+    }
+}
+
+/// Where directories come from that bubblewrap cannot bind itself, or must not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Binding {
+    /// Bubblewrap binds them by their paths, and what is there is compared afterwards.
+    ByPath {
+        /// The generated `/etc`.
+        etc: PathBuf,
+    },
+    /// They are mounted by the init, from descriptors.
+    ByDescriptor,
+}
+
+/// The arguments, bubblewrap's own name first. The init is to be found at this descriptor.
+#[must_use]
+pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init: i32) -> Vec<String> {
+    let mut args = Arguments(vec!["bwrap".to_owned()]);
+    args.add(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
+    if matches!(profile.network, NetworkKind::Own(_)) {
+        args.add(["--unshare-net"]);
+    }
+    args.add(["--uid", USER, "--gid", USER, "--hostname", "sandbox"]);
+    for (path, entry) in &system.0 {
+        match entry {
+            Entry::Link(target) => args.add(["--symlink", target, path]),
+            Entry::Directory => args.add(["--ro-bind", path, path]),
+        }
+    }
+    args.add(["--proc", "/proc", "--dir", "/dev"]);
+    for device in DEVICES {
+        args.add(["--dev-bind", device, device]);
+    }
+    for (target, link) in LINKS {
+        args.add(["--symlink", target, link]);
+    }
+    let bytes = profile.temporary_bytes.to_string();
+    args.add(["--dir", "/dev/pts", "--perms", "1777", "--size", &bytes, "--tmpfs", "/dev/shm"]);
+    args.add(["--perms", "1777", "--size", &bytes, "--tmpfs", "/tmp", "--dir", HOME, "--dir", "/var"]);
+    args.add(["--symlink", "/tmp", "/var/tmp"]);
+    match binding {
+        Binding::ByPath { etc } => args.add(["--ro-bind", &etc.to_string_lossy(), "/etc"]),
+        Binding::ByDescriptor => args.add(["--dir", "/etc"]),
+    }
+    for path in profile.read_only.iter().filter(|path| !system.holds(path)) {
+        args.mount("--ro-bind", path, binding);
+    }
+    // Last, so that nothing is mounted on what it holds.
+    args.mount("--bind", &profile.workspace, binding);
+    args.add(["--remount-ro", "/"]);
+    for capability in ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP", "CAP_SYS_ADMIN"] {
+        args.add(["--cap-add", capability]);
+    }
+    args.add(["--as-pid-1", "--", &format!("/proc/self/fd/{init}"), "enclosed"]);
+    args.0
+}
+
+/// Where programs may leave what they put into a home. It is empty, and gone afterwards.
+pub const HOME: &str = "/tmp/home";
+
+/// The user that programs are in an enclosure, whoever that is outside.
+pub const USER: &str = "1000";
+
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
+        self.0.extend(words.into_iter().map(str::to_owned));
+    }
+
+    /// A directory at the same path.
+    fn mount(&mut self, how: &str, path: &AbsolutePath, binding: &Binding) {
+        match binding {
+            Binding::ByPath { .. } => self.add([how, path.as_str(), path.as_str()]),
+            // Only where it is mounted later.
+            Binding::ByDescriptor => self.add(["--dir", path.as_str()]),
+        }
+    }
+}
+
+/// The directories of programs and libraries, as far as they exist.
+const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+/// The devices that programs cannot do without.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+const LINKS: &[(&str, &str)] = &[
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+    ("pts/ptmx", "/dev/ptmx"),
+];

@@ -1,0 +1,308 @@
+//! Tier C on Linux: what this machine has for enclosures, and how one is put together for a profile.
+//!
+//! Guarantees: an enclosure never runs as root; where the daemon is root, each has a user of its own that nobody else has, and files that it
+//! makes in the workspace belong to the workspace's owner.
+//! Refuses: a workspace that cannot be mounted so, with what to do about it. Does not: start anything.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use palyra_types::path::AbsolutePath;
+use rustix::fs::{Mode, OFlags};
+
+use super::{
+    bubblewrap::{self, Binding, SystemTree},
+    cgroup::{Cgroup, Cgroups},
+    enclosure::own_namespaces,
+    etc::Etc,
+    filter::{Filters, NOTICED_ERROR},
+    profile::{NetworkKind, Profile},
+};
+use crate::{
+    blueprint::{Blueprint, IMAGE, Launch, Mount, Network},
+    error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
+    outcome::{Layer, Namespace},
+    plan::UnixSockets,
+    runner::hidden_as_bytes,
+};
+
+/// What is configured about enclosures on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinuxOptions {
+    /// Bubblewrap's file. Without one it is looked for.
+    pub bubblewrap: Option<PathBuf>,
+    /// A directory for what enclosures are given to read. The daemon's own.
+    pub directory: PathBuf,
+    /// The first of the users that enclosures of a root daemon run as. Nobody else may have these.
+    pub first_user: u32,
+    /// Whether an enclosure without a cgroup is none.
+    pub require_cgroup: bool,
+}
+
+/// Enclosures by bubblewrap.
+#[derive(Debug)]
+pub struct LinuxBubblewrap {
+    program: PathBuf,
+    version: String,
+    system: SystemTree,
+    etc: Arc<Etc>,
+    cgroups: Arc<Cgroups>,
+    users: Option<Arc<Users>>,
+    filters: [(UnixSockets, Filters); 2],
+    own: [u64; 7],
+}
+
+/// Everything that is needed to start one enclosure.
+pub struct Construction {
+    /// For the launcher.
+    pub launch: Launch,
+    /// For the init inside.
+    pub blueprint: Blueprint,
+    /// What bounds the tree.
+    pub cgroup: Option<Cgroup>,
+    /// The user outside, if it is not the daemon's own.
+    pub user: Option<User>,
+    /// The directories that the launcher mounts, without the workspace, which comes last.
+    pub directories: Vec<OwnedFd>,
+    /// What has to stay as long as the enclosure does.
+    pub etc: Arc<Etc>,
+}
+
+impl LinuxBubblewrap {
+    /// Looks at what this machine has.
+    ///
+    /// # Errors
+    /// When something is missing that every enclosure needs.
+    pub fn new(options: &LinuxOptions) -> Result<Self, Error> {
+        let unavailable = |what: &str, error: &dyn std::fmt::Display| Error::new(Kind::Unavailable, format!("{what}: {error}"));
+        let program = find_bubblewrap(options.bubblewrap.as_deref())?;
+        let version = version_of(&program).map_err(|error| unavailable("bubblewrap does not run", &error))?;
+        let system = SystemTree::of_this_machine().map_err(|error| unavailable("the system's programs are missing", &error))?;
+        let etc = Etc::generate(&options.directory);
+        let etc = Arc::new(etc.map_err(|error| unavailable("no /etc can be made for enclosures", &error))?);
+        let cgroups = Arc::new(Cgroups::of_this_machine());
+        if options.require_cgroup && cgroups.controllers().is_empty() {
+            return Err(Error::new(Kind::Unavailable, "there are no cgroups to be had, and `require_cgroup` demands them"));
+        }
+        let broken = |error: seccompiler::BackendError| unavailable("the filter of system calls is broken", &error);
+        let filters = [UnixSockets::Refuse, UnixSockets::Allow].map(|allowed| Filters::new(allowed).map(|made| (allowed, made)));
+        let [refuse, allow] = filters;
+        let users = rustix::process::geteuid().is_root().then(|| Arc::new(Users::from(options.first_user)));
+        let own = own_namespaces().map_err(|error| unavailable("the kernel does not tell namespaces apart", &error))?;
+        let filters = [refuse.map_err(broken)?, allow.map_err(broken)?];
+        Ok(Self { program, version, system, etc, cgroups, users, filters, own })
+    }
+
+    /// The version of bubblewrap.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What can be bounded for a tree as a whole.
+    #[must_use]
+    pub fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
+    }
+
+    /// Whether a path is among the system's own programs, which every enclosure holds.
+    #[must_use]
+    pub fn holds(&self, path: &AbsolutePath) -> bool {
+        self.system.holds(path)
+    }
+
+    /// The arguments that bubblewrap is started with.
+    #[must_use]
+    pub fn arguments(&self, profile: &Profile) -> Vec<String> {
+        let binding = match &self.users {
+            Some(_) => Binding::ByDescriptor,
+            None => Binding::ByPath { etc: self.etc.path().to_owned() },
+        };
+        bubblewrap::arguments(profile, &self.system, &binding, IMAGE)
+    }
+
+    /// Puts together what an enclosure is started with.
+    ///
+    /// # Errors
+    /// When a directory of the profile cannot be used.
+    pub fn construct(&self, profile: &Profile) -> Result<Construction, Error> {
+        let refused = |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be put together: {error}"));
+        let cgroup = self.cgroups.make(&profile.bounds).map_err(refused)?;
+        let user = self.users.as_ref().map(Users::take).transpose()?;
+        let mut directories = Vec::new();
+        let mut mounts = Vec::new();
+        let mut blueprint = self.blueprint(profile);
+        if user.is_some() {
+            let read_only = profile.read_only.iter().filter(|path| !self.system.holds(path));
+            let read_only = read_only.map(|path| (path.as_str().as_bytes(), Path::new(path.as_str())));
+            for (inside, outside) in std::iter::once((b"/etc".as_slice(), self.etc.path())).chain(read_only) {
+                directories.push(open_directory(outside)?);
+                mounts.push(Mount { owner: [0, 0], read_only: true });
+                blueprint.mounts.push(inside.to_vec());
+            }
+            mounts.push(Mount { owner: profile.identity.owner.map(u64::from), read_only: false });
+            blueprint.mounts.push(profile.workspace.as_str().as_bytes().to_vec());
+        }
+        let launch = Launch {
+            program: self.program.as_os_str().as_bytes().to_vec(),
+            args: self.arguments(profile).into_iter().map(String::into_bytes).collect(),
+            cgroups: cgroup.as_ref().map_or(0, |cgroup| cgroup.controllers().len() as u64),
+            user: user.as_ref().map(|user| [u64::from(user.id()); 2]),
+            mounts,
+        };
+        Ok(Construction { launch, blueprint, cgroup, user, directories, etc: Arc::clone(&self.etc) })
+    }
+
+    fn blueprint(&self, profile: &Profile) -> Blueprint {
+        let bytes = |path: &str| path.as_bytes().to_vec();
+        let filters = self.filters(profile);
+        let read_only = profile.read_only.iter().map(AbsolutePath::as_str);
+        Blueprint {
+            mounts: Vec::new(),
+            programs: self.system.paths().chain(read_only).map(bytes).collect(),
+            readable: ["/etc", "/proc", "/var"].map(bytes).to_vec(),
+            devices: vec![bytes("/dev")],
+            writable: ["/tmp", "/dev/shm", profile.workspace.as_str()].map(bytes).to_vec(),
+            hidden: hidden_as_bytes(&profile.hidden.iter().map(|path| PathBuf::from(path.as_str())).collect::<Vec<_>>()),
+            filters: filters.silent.clone(),
+            noticed: [filters.noticed.clone(), filters.unnoticed.clone()],
+            noticed_error: NOTICED_ERROR,
+            network: match &profile.network {
+                NetworkKind::Machine => None,
+                NetworkKind::Own(ports) => {
+                    Some(Network { addresses: ADDRESSES, proxy: PROXY_PORT, ports: ports.iter().copied().collect() })
+                }
+            },
+        }
+    }
+
+    /// The filters of an enclosure whose programs may not use Unix sockets.
+    #[must_use]
+    pub const fn default_filters(&self) -> &Filters {
+        let [(_, refuse), _] = &self.filters;
+        refuse
+    }
+
+    /// The filters of an enclosure.
+    #[must_use]
+    pub fn filters(&self, profile: &Profile) -> &Filters {
+        let [(_, refuse), (_, allow)] = &self.filters;
+        match profile.unix_sockets {
+            UnixSockets::Refuse => refuse,
+            UnixSockets::Allow => allow,
+        }
+    }
+
+    /// The layers that namespaces make, of which none may be this machine's own.
+    pub fn namespaces(&self, inside: [u64; 7], profile: &Profile) -> Result<Vec<Layer>, Error> {
+        let mut layers = Vec::new();
+        for ((&kind, inside), outside) in Namespace::ALL.iter().zip(inside).zip(self.own) {
+            let wanted = kind != Namespace::Network || matches!(profile.network, NetworkKind::Own(_));
+            let has = inside != 0 && inside != outside;
+            match (has, wanted, kind) {
+                (true, ..) => layers.push(Layer::Namespace(kind)),
+                (false, false, _) | (false, true, Namespace::Cgroup) => {}
+                (false, true, _) => {
+                    let what = format!("the enclosure has no {kind} of its own, so it is none");
+                    return Err(Error::new(Kind::Unavailable, what));
+                }
+            }
+        }
+        Ok(layers)
+    }
+}
+
+/// The users that enclosures of a root daemon run as: one for each, for as long as it is there.
+#[derive(Debug)]
+pub struct Users {
+    first: u32,
+    taken: Mutex<BTreeSet<u32>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct User {
+    of: Arc<Users>,
+    id: u32,
+}
+
+impl Users {
+    const fn from(first: u32) -> Self {
+        Self { first, taken: Mutex::new(BTreeSet::new()) }
+    }
+
+    fn take(self: &Arc<Self>) -> Result<User, Error> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = (self.first..self.first.saturating_add(MOST_USERS)).find(|id| !taken.contains(id));
+        let id = free.ok_or_else(|| Error::new(Kind::SpawnFailed, "there are too many enclosures at once"))?;
+        taken.insert(id);
+        Ok(User { of: Arc::clone(self), id })
+    }
+}
+
+impl User {
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.of.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+        Error::about(Kind::DirectoryUnusable, &format!("{}:", io::Error::from(errno)), &path.to_string_lossy())
+    })
+}
+
+fn find_bubblewrap(configured: Option<&Path>) -> Result<PathBuf, Error> {
+    let missing = || Error::new(Kind::Unavailable, "bubblewrap is not installed");
+    let candidates = configured.map_or_else(|| PLACES.map(PathBuf::from).to_vec(), |path| vec![path.to_owned()]);
+    let found = candidates.into_iter().find(|path| path.is_file()).ok_or_else(missing)?;
+    // SECURITY: it builds the walls, so nobody but root, or whoever runs the daemon, may be able to exchange it.
+    let owner = fs::metadata(&found).map_err(|_| missing())?.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(Error::about(Kind::Unavailable, "somebody else could exchange", &found.to_string_lossy()));
+    }
+    Ok(found)
+}
+
+#[expect(clippy::disallowed_methods, reason = "it is asked for its version, once")]
+fn version_of(program: &Path) -> io::Result<String> {
+    let mut command = Command::new(program);
+    let said = command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let version = said.split_ascii_whitespace().last().unwrap_or_default();
+    match version.starts_with(|c: char| c.is_ascii_digit()) {
+        true => Ok(version.to_owned()),
+        false => Err(io::Error::other("it does not tell its version")),
+    }
+}
+
+/// Where bubblewrap is.
+const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
+
+/// The addresses that stand for hosts inside: a range that is for tests of networks and leads nowhere.
+pub const ADDRESSES: ([u8; 4], u8) = ([198, 18, 0, 0], 15);
+
+/// The port of the proxy, at 127.0.0.1.
+pub const PROXY_PORT: u16 = 3128;
+
+/// How many enclosures there can be at once for a root daemon.
+const MOST_USERS: u32 = 4096;

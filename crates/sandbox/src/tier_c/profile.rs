@@ -1,0 +1,117 @@
+//! What an enclosure is made of, before it is known what runs in it.
+//!
+//! Guarantees: equal profiles make equal enclosures, so one that waits may serve whichever call has an equal one; whose call it is belongs to
+//! it. Does not: name a program, its arguments or its variables.
+
+use std::collections::BTreeSet;
+
+use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
+
+use crate::{
+    plan::{Containment, Limits, ProcessPlan, UnixSockets},
+    protocol::Stamp,
+};
+
+/// What an enclosure is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Profile {
+    /// Whose calls may use it.
+    pub principal: String,
+    /// The root of the workspace, which is at the same path inside.
+    pub workspace: AbsolutePath,
+    /// Which directory that is.
+    pub identity: Identity,
+    /// Directories that can be read and executed, besides the system's own.
+    pub read_only: Vec<AbsolutePath>,
+    /// Directories hidden in all of these.
+    pub hidden: Vec<AbsolutePath>,
+    /// How many bytes temporary files may take.
+    pub temporary_bytes: u64,
+    /// Whether programs may use Unix sockets.
+    pub unix_sockets: UnixSockets,
+    /// The network.
+    pub network: NetworkKind,
+    /// What the tree as a whole may use.
+    pub bounds: TreeBounds,
+}
+
+/// Which directory it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The file system.
+    pub device: u64,
+    /// The number within it.
+    pub inode: u64,
+    /// Who owns it: user and group.
+    pub owner: [u32; 2],
+}
+
+impl Identity {
+    /// Of what the kernel says about a directory.
+    #[must_use]
+    pub fn of(status: &rustix::fs::Statx) -> Self {
+        let Stamp { device, inode, .. } = Stamp::from(status);
+        Self { device, inode, owner: [status.stx_uid, status.stx_gid] }
+    }
+}
+
+/// The network of an enclosure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum NetworkKind {
+    /// The machine's own.
+    Machine,
+    /// One of its own, in which every name is answered at these ports.
+    Own(BTreeSet<u16>),
+}
+
+/// What a tree may use together, where there are cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TreeBounds {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Processes and threads.
+    pub processes: u64,
+    /// Hundredths of a processor; zero for no bound.
+    pub processor_percent: u64,
+}
+
+impl Profile {
+    /// The profile of a plan, for a principal and the workspace as it is. Nothing for a plan without an enclosure.
+    #[must_use]
+    pub fn of(plan: &ProcessPlan, principal: &str, identity: Identity) -> Option<Self> {
+        let Containment::Enclosure(enclosure) = &plan.containment else { return None };
+        let Limits { memory, processes, processor_percent, .. } = plan.limits;
+        Some(Self {
+            principal: principal.to_owned(),
+            workspace: plan.workspace.clone(),
+            identity,
+            read_only: enclosure.read_only.clone(),
+            hidden: plan.hidden.clone(),
+            temporary_bytes: enclosure.temporary_bytes,
+            unix_sockets: enclosure.unix_sockets,
+            network: match plan.egress.mode {
+                EgressEnforcementMode::Strict => NetworkKind::Own(enclosure.ports.clone()),
+                EgressEnforcementMode::None | EgressEnforcementMode::Preflight => NetworkKind::Machine,
+            },
+            bounds: TreeBounds { memory, processes, processor_percent },
+        })
+    }
+}
+
+/// A profile for tests.
+#[cfg(test)]
+pub fn example(workspace: &str) -> Profile {
+    use crate::tier_c::profile::NetworkKind::Own;
+    let path = |text: &str| AbsolutePath::parse(text).unwrap();
+    Profile {
+        principal: "agent:builder".to_owned(),
+        workspace: path(workspace),
+        identity: Identity { device: 1, inode: 2, owner: [1000, 1000] },
+        read_only: vec![path("/opt/tools")],
+        hidden: vec![path("/srv/state")],
+        temporary_bytes: 64 << 20,
+        unix_sockets: UnixSockets::Refuse,
+        network: Own(BTreeSet::from([80, 443])),
+        bounds: TreeBounds { memory: 8 << 30, processes: 512, processor_percent: 150 },
+    }
+}
