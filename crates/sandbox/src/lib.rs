@@ -24,6 +24,7 @@ extern crate alloc;
 #[path = "../init/blueprint.rs"]
 #[allow(dead_code, reason = "the other side reads blueprints")]
 mod blueprint;
+pub mod egress;
 mod environment;
 mod error;
 mod executable;

@@ -1,0 +1,212 @@
+//! The only way out: from an allowed connection to a socket.
+//!
+//! The order is always the same. The doorkeeper has ruled; then the name is resolved, once; then every address is judged; then one of exactly
+//! these addresses is connected to; then the peer of the socket is compared with it and judged once more.
+//!
+//! Guarantees: a name is never asked of any resolver before it was allowed. A name with a single unacceptable address is refused whole: if
+//! only the bad ones were dropped, whoever controls the name could mix them in and wait for the good ones to fail. No connection
+//! reaches one of the daemon's own listeners, and none goes to a metadata service that is not named by its address, whatever the rule
+//! says about private addresses.
+//! Does not: look at what is sent.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use palyra_types::host::HostName;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::{
+    address::{NotPublic, embedded, is_public},
+    door::Admitted,
+    intercept::Interceptor,
+    refusal::{EgressRefusal, EgressRefusalKind as Kind},
+    resolve::Resolve,
+    rules::PrivateAddresses,
+};
+
+/// Connects to hosts on behalf of runs.
+pub struct Connector {
+    resolver: Arc<dyn Resolve>,
+    forbidden: Forbidden,
+    dial: Arc<dyn Dial>,
+    interceptor: Option<Arc<dyn Interceptor>>,
+    patience: Duration,
+}
+
+impl Connector {
+    /// A connector that finds hosts by `resolver` and never reaches `forbidden`.
+    #[must_use]
+    pub fn new(resolver: Arc<dyn Resolve>, forbidden: Forbidden) -> Self {
+        Self { resolver, forbidden, dial: Arc::new(SystemDial), interceptor: None, patience: Duration::from_secs(10) }
+    }
+
+    /// With somebody who terminates TLS for some hosts.
+    #[must_use]
+    pub fn intercepted_by(mut self, interceptor: Arc<dyn Interceptor>) -> Self {
+        self.interceptor = Some(interceptor);
+        self
+    }
+
+    /// With another way to open sockets.
+    #[must_use]
+    pub fn dialling_by(mut self, dial: Arc<dyn Dial>) -> Self {
+        self.dial = dial;
+        self
+    }
+
+    /// With another time-out for a resolution and for each attempt to connect.
+    #[must_use]
+    pub const fn waiting(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Connects to an admitted host.
+    ///
+    /// # Errors
+    /// When the host has no address, one that it may not have, or none that answers.
+    pub async fn connect(&self, to: &Admitted) -> Result<Connected, EgressRefusal> {
+        let pinned = self.addresses(to).await?;
+        let mut last = EgressRefusal::new(Kind::Unreachable, format!("`{}` has no address", to.host()));
+        for address in pinned {
+            last = match timeout(self.patience, self.dial.dial(address)).await {
+                Ok(Ok(stream)) => return self.look_again(stream, address, to),
+                Ok(Err(error)) => {
+                    EgressRefusal::new(Kind::Unreachable, format!("`{}` at {address}: {error}", to.host()))
+                }
+                Err(_) => EgressRefusal::new(Kind::TooSlow, format!("`{}` at {address} does not answer", to.host())),
+            };
+        }
+        Err(last)
+    }
+
+    /// Who terminates TLS for a host, if anybody does.
+    pub(crate) fn interceptor_of(&self, host: &HostName, port: u16) -> Option<&Arc<dyn Interceptor>> {
+        self.interceptor.as_ref().filter(|one| one.intercepts(host, port))
+    }
+
+    /// The addresses that may be connected to. All others of the host are acceptable, too, or there is none.
+    async fn addresses(&self, to: &Admitted) -> Result<Vec<SocketAddr>, EgressRefusal> {
+        let found = match to.host().address() {
+            Some(address) => vec![address],
+            None => self.resolve(to.host()).await?,
+        };
+        let judged = found.into_iter().map(|address| {
+            // A mapped address is connected to as what it leads to, so that it is judged, compared and recorded as that.
+            let address = SocketAddr::new(address.to_canonical(), to.port());
+            self.judge(address, to).map(|()| address)
+        });
+        let mut pinned = judged.collect::<Result<Vec<_>, _>>()?;
+        pinned.truncate(MOST_ATTEMPTS);
+        Ok(pinned)
+    }
+
+    async fn resolve(&self, host: &HostName) -> Result<Vec<IpAddr>, EgressRefusal> {
+        let unresolvable =
+            |why: &dyn std::fmt::Display| EgressRefusal::new(Kind::Unresolvable, format!("`{host}`: {why}"));
+        match timeout(self.patience, self.resolver.resolve(host)).await {
+            Ok(Ok(found)) if found.is_empty() => Err(unresolvable(&"the name has no address")),
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(unresolvable(&error)),
+            Err(_) => Err(EgressRefusal::new(Kind::TooSlow, format!("the name service does not answer for `{host}`"))),
+        }
+    }
+
+    fn judge(&self, address: SocketAddr, to: &Admitted) -> Result<(), EgressRefusal> {
+        if self.forbidden.holds(address) {
+            let detail = format!("{address} is a listener of the daemon");
+            return Err(EgressRefusal::new(Kind::OwnListener, detail));
+        }
+        let Err(reason) = is_public(address.ip()) else { return Ok(()) };
+        let is_meant = match to.terms().private {
+            PrivateAddresses::Refuse => false,
+            // SECURITY: a name that may have private addresses could be pointed at the machine's credentials. An address is only itself.
+            PrivateAddresses::Allow if reason == NotPublic::Metadata => to.host().address() == Some(address.ip()),
+            PrivateAddresses::Allow => reason.is_private(),
+        };
+        if is_meant {
+            return Ok(());
+        }
+        Err(EgressRefusal::new(
+            Kind::PrivateAddress,
+            format!("`{}` leads to {}, which {reason}", to.host(), address.ip()),
+        ))
+    }
+
+    /// What the socket is connected to is what was pinned, and it still is acceptable.
+    fn look_again(&self, stream: TcpStream, pinned: SocketAddr, to: &Admitted) -> Result<Connected, EgressRefusal> {
+        let unreachable = |error: io::Error| EgressRefusal::new(Kind::Unreachable, format!("`{}`: {error}", to.host()));
+        let peer = stream.peer_addr().map_err(unreachable)?;
+        let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.judge(address, to)?;
+        if address != pinned {
+            let detail = format!("`{}` was pinned to {pinned} and is connected to {address}", to.host());
+            return Err(EgressRefusal::new(Kind::PrivateAddress, detail));
+        }
+        // Whoever measures a small exchange waits for Nagle otherwise.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        Ok(Connected { stream, address })
+    }
+}
+
+/// A connection to a host.
+#[derive(Debug)]
+pub struct Connected {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Where it leads.
+    pub address: SocketAddr,
+}
+
+/// The daemon's own listeners, which nothing that runs may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Forbidden(pub Vec<SocketAddr>);
+
+impl Forbidden {
+    /// Whether an address leads to one of the listeners, or may.
+    ///
+    /// A listener's port counts on its own address and on every address of this machine: one that is bound to `0.0.0.0` answers on all of
+    /// them, and what is bound to one of them may be redirected to from another.
+    #[must_use]
+    pub fn holds(&self, address: SocketAddr) -> bool {
+        let ips = [Some(address.ip().to_canonical()), embedded(address.ip()).map(IpAddr::V4)];
+        let leads_to = |listener: &SocketAddr| {
+            let of_listener = listener.ip().to_canonical();
+            listener.port() == address.port()
+                && ips.iter().flatten().any(|&ip| ip == of_listener || ip.is_unspecified() || is_own(ip))
+        };
+        self.0.iter().any(leads_to)
+    }
+}
+
+/// Whether an address belongs to this machine: a socket can be bound to it.
+fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// Opens sockets.
+pub trait Dial: Send + Sync {
+    /// Connects to this address and no other.
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>>;
+}
+
+/// The kernel's way.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemDial;
+
+impl Dial for SystemDial {
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
+        Box::pin(TcpStream::connect(address))
+    }
+}
+
+/// How many addresses of a host are tried.
+const MOST_ATTEMPTS: usize = 6;
+
+#[cfg(test)]
+mod tests;

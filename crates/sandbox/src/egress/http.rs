@@ -1,0 +1,428 @@
+//! The proxy for HTTP/1.1: tunnels by CONNECT, and plain requests with the whole address in them.
+//!
+//! Guarantees: every request on a kept connection is decided about anew and has a connection of its own to its host; the Host header that the
+//! host sees is the one that was decided about; what concerns only the hop to the proxy goes no further.
+//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, two ways to say how long a body is.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::{
+    Method, Request, Response, StatusCode, Uri, Version,
+    body::{Bytes, Incoming},
+    header::{self, HeaderMap, HeaderName, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+    upgrade::OnUpgrade,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use palyra_types::host::HostName;
+use tokio::{net::TcpStream, sync::mpsc};
+
+use super::{
+    authority,
+    connect::Connected,
+    door::{ConnectionOutcome, Via},
+    ledger::{Entry, Stop},
+    lobby::Seat,
+    opening::{Client, sentence},
+    refusal::{EgressRefusal, EgressRefusalKind as Kind, shown},
+    relay::Counted,
+    rules::Opening,
+    run::{Passage, Run, Upstream},
+    tunnel::{Reached, Tunnel},
+};
+
+/// Serves one client of the proxy.
+pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream, seat: Arc<Seat>) {
+    let (exchanges, mut begun) = mpsc::unbounded_channel();
+    let front = Arc::new(Front {
+        run: Arc::clone(&run),
+        seat: Arc::clone(&seat),
+        exchanges,
+        tunnel: Mutex::new(None),
+        was_asked: AtomicBool::new(false),
+    });
+    let served = Arc::clone(&front);
+    let service = service_fn(move |request| {
+        let front = Arc::clone(&served);
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(run.limits.handshake);
+    builder.max_header_size(run.limits.header_bytes).auto_date_header(false);
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    // The exchanges with hosts run here and not in tasks of their own, so that they end with their client.
+    let mut under_way = FuturesUnordered::new();
+    let ended = loop {
+        tokio::select! {
+            ended = &mut connection => break ended,
+            Some(exchange) = begun.recv() => under_way.push(exchange),
+            Some(()) = under_way.next() => {}
+            () = seat.pushed_out() => {
+                return front.note_silence();
+            }
+        }
+    };
+    let tunnel = front.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(tunnel) = tunnel {
+        return tunnel.carry(&run, &seat).await;
+    }
+    match ended {
+        Err(error) if error.is_parse() => {
+            Entry::new(&run.ledger, Via::Http).refused_as(Kind::BadRequest, "the request is no HTTP/1.1");
+        }
+        Err(error) if error.is_timeout() => front.note_silence(),
+        _ => {}
+    }
+}
+
+/// One client's side of the proxy.
+struct Front {
+    run: Arc<Run>,
+    seat: Arc<Seat>,
+    exchanges: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
+    /// The tunnel that the connection becomes once the last response is out.
+    tunnel: Mutex<Option<PendingTunnel>>,
+    was_asked: AtomicBool,
+}
+
+struct PendingTunnel {
+    upgrade: OnUpgrade,
+    passage: Passage,
+    upstream: Upstream,
+    entry: Entry,
+}
+
+type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+
+impl Front {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        self.seat.rise();
+        self.was_asked.store(true, Ordering::Relaxed);
+        let via = if request.method() == Method::CONNECT { Via::Connect } else { Via::Http };
+        let mut entry = Entry::new(&self.run.ledger, via).named(&request.uri().to_string(), 0);
+        let target = match target_of(&request) {
+            Ok(target) => target,
+            Err(refusal) => {
+                entry.ends(ConnectionOutcome::Refused(refusal.clone()));
+                return self.refuse(&refusal);
+            }
+        };
+        match via {
+            Via::Connect => self.tunnel(request, target, entry).await,
+            _ => self.exchange(request, target, entry).await,
+        }
+    }
+
+    async fn tunnel(&self, request: Request<Incoming>, target: Target, mut entry: Entry) -> Response<Body> {
+        match self.run.pass(&mut entry, target.host, target.port).await {
+            Ok((passage, upstream)) => {
+                let pending = PendingTunnel { upgrade: hyper::upgrade::on(request), passage, upstream, entry };
+                *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
+                Response::new(Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync())
+            }
+            Err(stop) => self.stop(entry, stop),
+        }
+    }
+
+    async fn exchange(&self, request: Request<Incoming>, target: Target, mut entry: Entry) -> Response<Body> {
+        let passage = match self.run.admit(&mut entry, target.host.clone(), target.port).await {
+            Ok(passage) => passage,
+            Err(refusal) => return self.stop(entry, refusal.into()),
+        };
+        let to = &passage.admitted;
+        let is_intercepted = self.run.net.interceptor_of(to.host(), to.port()).is_some();
+        if is_intercepted || to.terms().tls.on(to.port()) == Opening::Tls {
+            let detail = format!("the rule for `{}` demands TLS, and this is a plain request", to.host());
+            return self.stop(entry, EgressRefusal::new(Kind::NoTls, detail).into());
+        }
+        match self.forward(request, target, passage, entry).await {
+            Ok(response) => response,
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    /// Sends a request on and the response back. The refusal that it may end in is noted by then.
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        target: Target,
+        mut passage: Passage,
+        mut entry: Entry,
+    ) -> Result<Response<Body>, EgressRefusal> {
+        let (to, live) = (&passage.admitted, &mut passage.live);
+        let connected = tokio::select! {
+            biased;
+            () = live.revoked(to) => Err(Stop::Revoked),
+            connected = self.run.net.connect(to) => connected.map_err(Stop::Refused),
+        };
+        let Connected { stream, address } = match connected {
+            Ok(connected) => connected,
+            Err(stop) => {
+                let refusal = stop.refusal();
+                entry.ends(stop.outcome());
+                return Err(refusal);
+            }
+        };
+        entry.address = Some(address);
+        let broken = |kind| EgressRefusal::new(kind, format!("`{}` did not answer", target.host));
+        let counted = Counted::new(stream, Arc::clone(entry.traffic()));
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(counted));
+        let Ok((mut sender, connection)) = handshake.await else { return Err(broken(Kind::Unreachable)) };
+        let idle = self.run.limits.idle;
+        entry.ends(ConnectionOutcome::Closed);
+        let drive = async move {
+            let traffic = Arc::clone(entry.traffic());
+            let outcome = tokio::select! {
+                biased;
+                () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
+                ended = connection => match ended {
+                    Ok(()) => ConnectionOutcome::Closed,
+                    Err(_) => ConnectionOutcome::Failed,
+                },
+                () = traffic.idle(idle) => ConnectionOutcome::Failed,
+            };
+            entry.ends(outcome);
+        };
+        if self.exchanges.send(Box::pin(drive)).is_err() {
+            return Err(broken(Kind::Unreachable));
+        }
+        let response = sender.send_request(target.rewrite(request)).await;
+        let response = response.map_err(|_| broken(Kind::Unreachable))?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(broken(Kind::Unreachable));
+        }
+        Ok(response_back(response))
+    }
+
+    fn stop(&self, mut entry: Entry, stop: Stop) -> Response<Body> {
+        let refusal = stop.refusal();
+        entry.ends(stop.outcome());
+        drop(entry);
+        self.refuse(&refusal)
+    }
+
+    fn refuse(&self, refusal: &EgressRefusal) -> Response<Body> {
+        // Nothing long is sent any more, so the client is waited for again.
+        self.seat.sit(false);
+        let body = Full::new(Bytes::from(sentence(refusal))).map_err(|never| match never {}).boxed_unsync();
+        let mut response = Response::new(body);
+        *response.status_mut() = match refusal.kind {
+            Kind::Unresolvable | Kind::Unreachable => StatusCode::BAD_GATEWAY,
+            Kind::TooSlow => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::FORBIDDEN,
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(REFUSED, HeaderValue::from_static(refusal.kind.as_str()));
+        response
+    }
+
+    /// A client that never asked for anything was too slow; one that did has only stopped asking.
+    fn note_silence(&self) {
+        if !self.was_asked.load(Ordering::Relaxed) {
+            let detail = "the client did not say in time what it wants";
+            Entry::new(&self.run.ledger, Via::Http).refused_as(Kind::TooSlow, detail);
+        }
+    }
+}
+
+impl PendingTunnel {
+    async fn carry(self, run: &Run, seat: &Seat) {
+        let Self { upgrade, passage, upstream, entry } = self;
+        // The response was not sent, or the socket is none of ours: neither leaves anything to carry.
+        let Ok(upgraded) = upgrade.await else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
+        let client = Client::new(parts.io.into_inner(), parts.read_buf.to_vec());
+        Tunnel { client, passage, entry }.carry(run, seat, Reached::Already(upstream)).await;
+    }
+}
+
+/// Where a request goes.
+struct Target {
+    host: HostName,
+    port: u16,
+}
+
+impl Target {
+    /// The request as the host gets it.
+    fn rewrite(&self, request: Request<Incoming>) -> Request<Incoming> {
+        let (mut parts, body) = request.into_parts();
+        strip_hop(&mut parts.headers);
+        for name in [header::CONTENT_LENGTH, header::EXPECT, header::HOST] {
+            parts.headers.remove(name);
+        }
+        parts.headers.insert(header::HOST, self.header());
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        parts.uri = parts.uri.path_and_query().map_or_else(Uri::default, |path| Uri::from(path.clone()));
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        Request::from_parts(parts, body)
+    }
+
+    fn header(&self) -> HeaderValue {
+        let host = match self.host.address() {
+            Some(std::net::IpAddr::V6(address)) => format!("[{address}]"),
+            _ => self.host.to_string(),
+        };
+        let text = if self.port == 80 { host } else { format!("{host}:{}", self.port) };
+        // A host is made of letters, digits and dots.
+        HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+}
+
+fn target_of<B>(request: &Request<B>) -> Result<Target, EgressRefusal> {
+    let refused = |kind, detail: String| Err(EgressRefusal::new(kind, detail));
+    let (uri, headers) = (request.uri(), request.headers());
+    let has_length = headers.contains_key(header::CONTENT_LENGTH);
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let is_chunked = match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") && !has_length => true,
+        _ => return refused(Kind::BadRequest, "the request says in two ways how long its body is".to_owned()),
+    };
+    let is_tunnel = request.method() == Method::CONNECT;
+    let (authority, default) = match (uri.scheme_str(), uri.authority()) {
+        (None, Some(authority)) if is_tunnel && uri.path_and_query().is_none() => (authority, None),
+        (Some("http"), Some(authority)) if !is_tunnel => (authority, Some(80)),
+        (Some(scheme), Some(_)) if !is_tunnel => {
+            return refused(Kind::NotSupported, format!("the proxy takes no requests for `{}`", shown(scheme)));
+        }
+        _ => return refused(Kind::NotSupported, "the proxy itself serves nothing".to_owned()),
+    };
+    let (host, port) = authority::parse(authority.as_str(), default)?;
+    if is_tunnel && (is_chunked || has_length) {
+        return refused(Kind::BadRequest, "CONNECT has no body".to_owned());
+    }
+    if is_tunnel && port == 80 {
+        return refused(Kind::NotSupported, "port 80 is reached by plain requests, not by a tunnel".to_owned());
+    }
+    Ok(Target { host, port })
+}
+
+fn response_back(response: Response<Incoming>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if parts.headers.contains_key(header::TRANSFER_ENCODING) {
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
+    strip_hop(&mut parts.headers);
+    parts.headers.remove(REFUSED);
+    parts.version = Version::HTTP_11;
+    parts.extensions.clear();
+    Response::from_parts(parts, body.boxed_unsync())
+}
+
+/// Removes what concerns one hop only, by its own name or because the Connection header says so.
+fn strip_hop(headers: &mut HeaderMap) {
+    let listed = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let listed = listed.flat_map(|value| value.split(',')).filter_map(|name| HeaderName::try_from(name.trim()).ok());
+    for name in listed.collect::<Vec<_>>() {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+const REFUSED: HeaderName = HeaderName::from_static("x-palyra-refused");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<(String, u16), Kind> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let target = target_of(&request.body(()).unwrap());
+        target.map(|target| (target.host.to_string(), target.port)).map_err(|refusal| refusal.kind)
+    }
+
+    #[test]
+    fn a_request_names_its_host() {
+        assert_eq!(target("CONNECT", "Example.org:443", &[]), Ok(("example.org".to_owned(), 443)));
+        assert_eq!(target("GET", "http://example.org/a", &[]), Ok(("example.org".to_owned(), 80)));
+        assert_eq!(target("GET", "http://example.org:8080/", &[]), Ok(("example.org".to_owned(), 8080)));
+        assert_eq!(target("GET", "http://[2001:db8::7]/", &[]), Ok(("2001:db8::7".to_owned(), 80)));
+    }
+
+    #[test]
+    fn a_request_for_nothing_that_the_proxy_does_is_refused() {
+        for (method, uri, kind) in [
+            ("GET", "/", Kind::NotSupported),
+            ("OPTIONS", "*", Kind::NotSupported),
+            ("GET", "example.org:443", Kind::NotSupported),
+            ("GET", "https://example.org/", Kind::NotSupported),
+            ("GET", "ftp://example.org/", Kind::NotSupported),
+            ("CONNECT", "http://example.org:443/", Kind::NotSupported),
+            ("CONNECT", "/", Kind::NotSupported),
+            ("CONNECT", "example.org:80", Kind::NotSupported),
+            ("CONNECT", "example.org", Kind::BadRequest),
+            ("CONNECT", "example.org:0", Kind::BadRequest),
+            ("CONNECT", "user@example.org:443", Kind::NotAHost),
+            ("GET", "http://user:pass@example.org/", Kind::NotAHost),
+            ("GET", "http://example.org@evil.com/", Kind::NotAHost),
+            ("GET", "http://2130706433/", Kind::NotAHost),
+            ("GET", "http://0x7f.1/", Kind::NotAHost),
+            ("GET", "http://example.org:0/", Kind::BadRequest),
+        ] {
+            assert_eq!(target(method, uri, &[]), Err(kind), "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn a_body_has_one_length() {
+        let uri = "http://example.org/";
+        assert!(target("POST", uri, &[("transfer-encoding", "chunked")]).is_ok());
+        assert!(target("POST", uri, &[("content-length", "3")]).is_ok());
+        for headers in [
+            &[("transfer-encoding", "chunked"), ("content-length", "3")][..],
+            &[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")],
+            &[("transfer-encoding", "gzip, chunked")],
+            &[("transfer-encoding", "xchunked")],
+        ] {
+            assert_eq!(target("POST", uri, headers), Err(Kind::BadRequest), "{headers:?}");
+        }
+        assert_eq!(target("CONNECT", "example.org:443", &[("content-length", "3")]), Err(Kind::BadRequest));
+    }
+
+    #[test]
+    fn what_concerns_one_hop_goes_no_further() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Secret"),
+            ("connection", "x-other"),
+            ("x-secret", "1"),
+            ("x-other", "1"),
+            ("proxy-authorization", "Basic x"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("accept", "*/*"),
+        ] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        strip_hop(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}

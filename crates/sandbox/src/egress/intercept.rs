@@ -1,0 +1,84 @@
+//! The seam for somebody who terminates TLS for some hosts, such as a vault that puts secrets into requests.
+//!
+//! Guarantees: an interceptor is given only connections that a doorkeeper allowed, to hosts that it asked for, whose hello names exactly that
+//! host and hides nothing; and it is given all of their bytes, from the first one on.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use palyra_types::host::HostName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{connect::Connector, door::Admitted, ledger::Traffic};
+
+/// Terminates TLS for some hosts.
+pub trait Interceptor: Send + Sync {
+    /// Whether it does for this one.
+    fn intercepts(&self, host: &HostName, port: u16) -> bool;
+
+    /// Serves a client whose hello waits to be read, with connections of its own to the host. Answers how many bytes went to the host and
+    /// came from it. Dropped when the connection is allowed no more.
+    fn serve<'a>(
+        &'a self,
+        client: Rewound,
+        to: &'a Admitted,
+        upstream: &'a Connector,
+    ) -> BoxFuture<'a, io::Result<(u64, u64)>>;
+}
+
+/// A client's socket with what was read from it put back.
+#[derive(Debug)]
+pub struct Rewound {
+    unread: io::Cursor<Vec<u8>>,
+    stream: TcpStream,
+    traffic: Arc<Traffic>,
+}
+
+impl Rewound {
+    pub(crate) fn new(unread: Vec<u8>, stream: TcpStream, traffic: Arc<Traffic>) -> Self {
+        Self { unread: io::Cursor::new(unread), stream, traffic }
+    }
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { unread, stream, traffic } = self.get_mut();
+        let before = buffer.filled().len();
+        let polled = Pin::new(unread).poll_read(context, buffer);
+        let polled = match polled {
+            Poll::Ready(Ok(())) if buffer.filled().len() == before && buffer.remaining() > 0 => {
+                Pin::new(stream).poll_read(context, buffer)
+            }
+            other => other,
+        };
+        traffic.sends(buffer.filled().len().saturating_sub(before));
+        polled
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { stream, traffic, .. } = self.get_mut();
+        let polled = Pin::new(stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(written)) = polled {
+            traffic.receives(written);
+        }
+        polled
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

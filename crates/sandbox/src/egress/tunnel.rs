@@ -1,0 +1,113 @@
+//! A connection that carries bytes both ways, once it was allowed: CONNECT, SOCKS5 and direct connections end up here.
+//!
+//! Guarantees: the host gets nothing before the client's first words were judged; a connection that is allowed no more is cut at once,
+//! in whatever state it is. An interceptor's client always opens with TLS that names the host.
+
+use std::sync::Arc;
+
+use super::{
+    connect::Connected,
+    door::ConnectionOutcome,
+    intercept::Rewound,
+    ledger::{Entry, Stop},
+    lobby::Seat,
+    opening::{Client, reset},
+    relay::{Counted, relay},
+    rules::Opening,
+    run::{Passage, Run, Upstream},
+};
+
+/// An allowed connection and its client.
+pub(crate) struct Tunnel {
+    pub client: Client,
+    pub passage: Passage,
+    pub entry: Entry,
+}
+
+impl Tunnel {
+    /// Judges the client's first words, meanwhile waits for the other end, then carries bytes until the end.
+    pub(crate) async fn carry(mut self, run: &Run, seat: &Seat, reached: Reached) {
+        let (to, live) = (&self.passage.admitted, &mut self.passage.live);
+        let demand = match run.net.interceptor_of(to.host(), to.port()) {
+            Some(_) => Opening::Tls,
+            None => to.terms().tls.on(to.port()),
+        };
+        let opened = tokio::select! {
+            biased;
+            () = live.revoked(to) => Err(Stop::Revoked),
+            opened = async {
+                let upstream = async {
+                    match reached {
+                        Reached::Already(upstream) => Ok(upstream),
+                        Reached::NotYet => run.reach(to).await.map_err(Stop::Refused),
+                    }
+                };
+                tokio::try_join!(upstream, self.client.open(demand, to, &run.limits, seat))
+            } => opened,
+        };
+        match opened {
+            Ok((Upstream::Host(connected), ())) => self.relay(run, connected).await,
+            Ok((Upstream::Interceptor(interceptor), ())) => {
+                let Self { client: Client { stream, early }, mut passage, mut entry } = self;
+                entry.ends(ConnectionOutcome::Closed);
+                let traffic = Arc::clone(entry.traffic());
+                let client = Rewound::new(early, stream, Arc::clone(&traffic));
+                let outcome = tokio::select! {
+                    biased;
+                    () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
+                    served = interceptor.serve(client, &passage.admitted, &run.net) => match served {
+                        Ok((sent, received)) => {
+                            traffic.set(sent, received);
+                            ConnectionOutcome::Closed
+                        }
+                        Err(_) => ConnectionOutcome::Failed,
+                    },
+                    () = traffic.idle(run.limits.idle) => ConnectionOutcome::Failed,
+                };
+                entry.ends(outcome);
+            }
+            Err(stop) => self.stop(stop).await,
+        }
+    }
+
+    async fn relay(self, run: &Run, Connected { stream, address }: Connected) {
+        let Self { mut client, mut passage, mut entry } = self;
+        entry.address = Some(address);
+        // Unless something else happens: the run may end first.
+        entry.ends(ConnectionOutcome::Closed);
+        let mut host = Counted::new(stream, Arc::clone(entry.traffic()));
+        let outcome = tokio::select! {
+            biased;
+            () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
+            carried = relay(&mut client.stream, &client.early, &mut host, run.limits.idle) => match carried {
+                Ok(()) => ConnectionOutcome::Closed,
+                Err(_) => ConnectionOutcome::Failed,
+            },
+        };
+        if outcome != ConnectionOutcome::Closed {
+            // Neither side may take what it has for everything.
+            reset(&client.stream);
+            host.reset();
+        }
+        entry.ends(outcome);
+    }
+
+    async fn stop(self, stop: Stop) {
+        let Self { client, passage, mut entry } = self;
+        // Somebody else can have the place while goodbyes are said.
+        drop(passage);
+        entry.ends(stop.clone().outcome());
+        drop(entry);
+        match stop {
+            Stop::Refused(refusal) => client.reject(&refusal).await,
+            Stop::Revoked | Stop::Left => reset(&client.stream),
+        }
+    }
+}
+
+/// Whether the other end is there.
+pub(crate) enum Reached {
+    Already(Upstream),
+    /// It is looked for while the client's first words come.
+    NotYet,
+}
