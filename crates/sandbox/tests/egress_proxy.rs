@@ -1,5 +1,13 @@
 //! The HTTP proxy, from the side of the program inside.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
 mod egress_lab;
 
 use std::time::Duration;
@@ -31,8 +39,11 @@ async fn what_the_client_sends_before_the_answer_is_not_lost() {
     let host = Host::echo().await;
     let lab = Setup::new().open("listed.example", host.at).start();
     let words = format!("CONNECT listed.example:{} HTTP/1.1\r\n\r\nearly", host.port());
-    let answer = lab.say(words.as_bytes()).await;
-    assert!(answer.ends_with(b"\r\n\r\nearly"), "{}", String::from_utf8_lossy(&answer));
+    let mut client = lab.client().await;
+    client.write_all(words.as_bytes()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let answer = String::from_utf8(read_all(&mut client).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nearly"), "{answer}");
 }
 
 #[tokio::test]
@@ -43,8 +54,7 @@ async fn names_that_are_not_listed_are_refused_and_never_resolved() {
     for host in hosts {
         assert_eq!(lab.tunnel(&format!("{host}:443")).await.unwrap_err(), (403, "not_listed".to_owned()), "{host}");
         let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: listed.com\r\nConnection: close\r\n\r\n");
-        let answer = lab.say(request.as_bytes()).await;
-        assert_eq!(status_of(&String::from_utf8(answer).unwrap()), 403);
+        assert_eq!(status_of(&lab.say(request.as_bytes()).await), 403);
     }
     assert_eq!(lab.tunnel("listed.com:22").await.unwrap_err(), (403, "port_not_listed".to_owned()));
     let kinds = lab.refusals(13).await;
@@ -96,7 +106,6 @@ async fn an_address_in_disguise_is_no_host() {
         let refused = lab.tunnel(&format!("{host}:443")).await.unwrap_err();
         assert!(matches!(refused, (403, ref kind) if kind == "not_a_host") || refused.0 == 400, "{host} {refused:?}");
         let answer = lab.say(format!("GET http://{host}/ HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await;
-        let answer = String::from_utf8(answer).unwrap();
         let kind = header(&answer, "x-palyra-refused");
         assert!(kind.as_deref() == Some("not_a_host") || status_of(&answer) == 400, "{host} {answer}");
     }
@@ -150,12 +159,12 @@ async fn what_is_smuggled_into_a_request_line_gets_nowhere() {
         b"GET ftp://listed.com/ HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: listed.com\r\n\r\n",
         b"GET listed.com:80 HTTP/1.1\r\n\r\n",
-        b"POST http://listed.com/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST http://listed.com/ HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ];
     for request in requests {
         let shown = String::from_utf8_lossy(request);
-        let answer = String::from_utf8(lab.say(request).await).unwrap();
+        let answer = lab.say(request).await;
         assert!(matches!(status_of(&answer), 400 | 403) || answer.is_empty(), "{shown:?}: {answer}");
     }
     let kinds = lab.refusals(requests.len()).await;
@@ -175,7 +184,7 @@ async fn the_proxy_is_not_reached_through_itself() {
         assert_eq!(refused, (403, "own_listener".to_owned()), "{host}");
     }
     let request = format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n");
-    assert_eq!(status_of(&String::from_utf8(lab.say(request.as_bytes()).await).unwrap()), 403);
+    assert_eq!(status_of(&lab.say(request.as_bytes()).await), 403);
     assert_eq!(lab.refusals(7).await, [Kind::OwnListener; 7]);
 }
 
@@ -191,7 +200,7 @@ async fn the_daemon_is_not_reached_even_where_private_addresses_are_allowed() {
         let refused = lab.tunnel(&format!("{host}:{}", daemon.port())).await.unwrap_err();
         assert_eq!(refused, (403, "own_listener".to_owned()), "{host}");
         let request = format!("GET http://{host}:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", daemon.port());
-        assert_eq!(status_of(&String::from_utf8(lab.say(request.as_bytes()).await).unwrap()), 403);
+        assert_eq!(status_of(&lab.say(request.as_bytes()).await), 403);
     }
     assert_eq!(lab.refusals(8).await, [Kind::OwnListener; 8]);
     assert_eq!(daemon.connections(), 0);
@@ -224,7 +233,7 @@ async fn a_host_that_does_not_answer_is_a_bad_gateway() {
     let refused = lab.tunnel(&format!("closed.example:{}", closed.port())).await.unwrap_err();
     assert_eq!(refused, (502, "unreachable".to_owned()));
     let request = format!("GET http://closed.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", closed.port());
-    assert_eq!(status_of(&String::from_utf8(lab.say(request.as_bytes()).await).unwrap()), 502);
+    assert_eq!(status_of(&lab.say(request.as_bytes()).await), 502);
     assert_eq!(lab.refusals(2).await, [Kind::Unreachable; 2]);
 }
 
@@ -237,7 +246,7 @@ async fn a_plain_request_reaches_its_host_with_the_right_host_header_and_no_hop_
          Proxy-Connection: keep-alive\r\nConnection: close, X-Private\r\nX-Private: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Kept: 1\r\n\r\n",
         host.port()
     );
-    let answer = String::from_utf8(lab.say(request.as_bytes()).await).unwrap();
+    let answer = lab.say(request.as_bytes()).await;
     assert_eq!(status_of(&answer), 200, "{answer}");
     let (head, seen) = answer.split_once("\r\n\r\n").unwrap();
     assert_eq!((header(head, "x-hop"), header(head, "x-palyra-refused")), (None, None));
@@ -278,22 +287,22 @@ async fn a_plain_request_is_refused_where_the_rule_demands_tls() {
     let host = Host::http().await;
     let lab = Setup::new().strict("listed.example", host.at).start();
     let request = format!("GET http://listed.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", host.port());
-    let answer = String::from_utf8(lab.say(request.as_bytes()).await).unwrap();
+    let answer = lab.say(request.as_bytes()).await;
     assert_eq!(header(&answer, "x-palyra-refused").unwrap(), "no_tls");
     assert_eq!(lab.refusals(1).await, [Kind::NoTls]);
     assert_eq!((host.connections(), lab.resolver.asked.lock().unwrap().len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_body_goes_up_whole_and_comes_back_whole() {
+async fn a_host_that_answers_nonsense_is_a_bad_gateway() {
     let host = Host::echo().await;
     let lab = Setup::new().open("listed.example", host.at).start();
-    // The host sends back what it gets, which is no response; that much is said, and nothing hangs.
+    // The host sends back what it gets, which is no response.
     let request = format!(
         "POST http://listed.example:{}/ HTTP/1.1\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
         host.port()
     );
-    let answer = String::from_utf8(lab.say(request.as_bytes()).await).unwrap();
+    let answer = lab.say(request.as_bytes()).await;
     assert_eq!(status_of(&answer), 502, "{answer}");
     assert_eq!(lab.records(1).await[0].outcome, ConnectionOutcome::Failed);
 }
@@ -301,7 +310,7 @@ async fn a_body_goes_up_whole_and_comes_back_whole() {
 #[tokio::test]
 async fn garbage_is_answered_or_closed_and_noted_once() {
     let lab = Setup::new().start();
-    let noise: Vec<u8> = (0..4000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8 | 8).collect();
+    let noise: Vec<u8> = (0..4000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()[1] | 8).collect();
     let long = [b"GET http://example.org/".to_vec(), vec![b'a'; 40_000], b" HTTP/1.1\r\n\r\n".to_vec()].concat();
     for words in [&noise[..], b"\r\n\r\n\r\n", b"\x16\x03\x01\x02\x00", b"hello\n", &long] {
         let mut client = lab.client().await;

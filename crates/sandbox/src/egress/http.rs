@@ -177,20 +177,24 @@ impl Front {
         let counted = Counted::new(stream, Arc::clone(entry.traffic()));
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(counted));
         let Ok((mut sender, connection)) = handshake.await else { return Err(broken(Kind::Unreachable)) };
-        let idle = self.run.limits.idle;
-        entry.ends(ConnectionOutcome::Closed);
+        let (idle, traffic) = (self.run.limits.idle, Arc::clone(entry.traffic()));
+        // Until there is an answer it counts as failed, whatever ends it.
+        let open = Arc::new(Mutex::new(Some(entry)));
+        let answered = Arc::clone(&open);
         let drive = async move {
-            let traffic = Arc::clone(entry.traffic());
             let outcome = tokio::select! {
                 biased;
                 () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
+                // A connection also ends in order when its host answered nonsense; whoever waits for the answer knows better.
                 ended = connection => match ended {
-                    Ok(()) => ConnectionOutcome::Closed,
+                    Ok(()) => return,
                     Err(_) => ConnectionOutcome::Failed,
                 },
                 () = traffic.idle(idle) => ConnectionOutcome::Failed,
             };
-            entry.ends(outcome);
+            if let Some(mut entry) = open.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                entry.ends(outcome);
+            }
         };
         if self.exchanges.send(Box::pin(drive)).is_err() {
             return Err(broken(Kind::Unreachable));
@@ -199,6 +203,9 @@ impl Front {
         let response = response.map_err(|_| broken(Kind::Unreachable))?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(broken(Kind::Unreachable));
+        }
+        if let Some(entry) = answered.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            entry.ends(ConnectionOutcome::Closed);
         }
         Ok(response_back(response))
     }

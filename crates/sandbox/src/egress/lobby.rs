@@ -58,13 +58,7 @@ impl Lobby {
 
     /// Waits for room for one more socket.
     pub(crate) async fn socket(&self) -> Option<OwnedSemaphorePermit> {
-        loop {
-            let sockets = Arc::clone(&self.sockets);
-            match timeout(GRACE, sockets.acquire_owned()).await {
-                Ok(permit) => return permit.ok(),
-                Err(_) => self.push_out_the_oldest(Whose::Anybody),
-            }
-        }
+        self.make_room(&self.sockets, Whose::Anybody).await
     }
 
     /// A place for one more connection.
@@ -76,25 +70,34 @@ impl Lobby {
         let Ok(_queued) = self.queue.try_acquire() else {
             return Err(too_many("too many connections wait for a place"));
         };
-        let wait = async {
-            loop {
-                self.push_out_the_oldest(Whose::OfOneWithAPlace);
-                if let Ok(place) = timeout(GRACE, Arc::clone(&self.places).acquire_owned()).await {
-                    return place.ok();
-                }
-            }
-        };
-        timeout(self.patience, wait).await.ok().flatten().ok_or_else(|| too_many("no connection ended in time"))
+        let place = timeout(self.patience, self.make_room(&self.places, Whose::OfOneWithAPlace)).await;
+        place.ok().flatten().ok_or_else(|| too_many("no connection ended in time"))
     }
 
-    /// Pushes out the connection that has waited the longest, if any has waited for more than a moment.
-    fn push_out_the_oldest(&self, whose: Whose) {
+    async fn make_room(&self, room: &Arc<Semaphore>, whose: Whose) -> Option<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+                return Some(permit);
+            }
+            let next_look = self.push_out_the_oldest(whose);
+            if let Ok(permit) = timeout(next_look, Arc::clone(room).acquire_owned()).await {
+                return permit.ok();
+            }
+        }
+    }
+
+    /// Pushes out the connection that has waited the longest, if that was for more than a moment. Tells when to look again.
+    fn push_out_the_oldest(&self, whose: Whose) -> Duration {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |one: &Waiting| one.since.elapsed() >= GRACE && (whose == Whose::Anybody || one.has_place);
-        let oldest = waiting.iter().find(|(_, one)| fits(one)).map(|(&id, _)| id);
-        if let Some(pushed) = oldest.and_then(|id| waiting.remove(&id)) {
+        let oldest = waiting.iter().find(|(_, one)| whose == Whose::Anybody || one.has_place);
+        let Some((id, age)) = oldest.map(|(&id, one)| (id, one.since.elapsed())) else { return GRACE };
+        if age < GRACE {
+            return GRACE - age;
+        }
+        if let Some(pushed) = waiting.remove(&id) {
             pushed.push.notify_one();
         }
+        GRACE
     }
 }
 

@@ -108,14 +108,19 @@ impl Client {
             Some(first) if first.is_ascii_uppercase() => forbidden(refusal).into_bytes(),
             _ => return reset(&self.stream),
         };
-        let goodbye = async {
-            self.stream.write_all(&words).await?;
-            self.stream.shutdown().await?;
-            // Whatever is unread when a socket is closed turns the goodbye into a reset.
-            tokio::io::copy(&mut (&mut self.stream).take(1 << 16), &mut tokio::io::sink()).await
-        };
-        let _ = timeout(MOMENT, goodbye).await;
+        goodbye(self.stream, &words).await;
     }
+}
+
+/// Sends last words and closes, all within a moment.
+pub(crate) async fn goodbye(mut stream: TcpStream, words: &[u8]) {
+    let said = async {
+        stream.write_all(words).await?;
+        stream.shutdown().await?;
+        // Whatever is unread when a socket is closed turns the goodbye into a reset.
+        tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await
+    };
+    let _ = timeout(MOMENT, said).await;
 }
 
 /// Closes a socket so that its peer learns that something went wrong.

@@ -21,7 +21,7 @@ use super::{
     door::Via,
     ledger::Entry,
     lobby::Seat,
-    opening::Client,
+    opening::{Client, goodbye, reset},
     refusal::{EgressRefusal, EgressRefusalKind as Kind, shown_bytes},
     run::Run,
     tunnel::{Reached, Tunnel},
@@ -41,8 +41,7 @@ pub(crate) async fn serve(run: Arc<Run>, mut stream: TcpStream, seat: Arc<Seat>)
         Err(Wrong::Left) => return,
         Err(Wrong::Refused { named, refusal, reply }) => {
             entry.named(&named, 0).refused(refusal);
-            let _ = timeout(run.limits.handshake, finish(&mut stream, &reply)).await;
-            return;
+            return finish(stream, &reply).await;
         }
     };
     let mut client = Client::new(stream, Vec::new());
@@ -61,7 +60,7 @@ pub(crate) async fn serve(run: Arc<Run>, mut stream: TcpStream, seat: Arc<Seat>)
             let code = code_of(stop.refusal().kind);
             entry.ends(stop.outcome());
             drop(entry);
-            let _ = timeout(run.limits.handshake, finish(&mut client.stream, &reply(code))).await;
+            finish(client.stream, &reply(code)).await;
         }
     }
 }
@@ -149,11 +148,12 @@ async fn read_counted(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-async fn finish(stream: &mut TcpStream, reply: &[u8]) -> io::Result<()> {
-    stream.write_all(reply).await?;
-    stream.shutdown().await?;
-    // Whatever is unread when a socket is closed turns the reply into a reset.
-    tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await.map(drop)
+/// Sends the last words, if there are any, and closes.
+async fn finish(stream: TcpStream, reply: &[u8]) {
+    if reply.is_empty() {
+        return reset(&stream);
+    }
+    goodbye(stream, reply).await;
 }
 
 /// What ends the conversation early.

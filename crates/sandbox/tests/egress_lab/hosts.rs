@@ -131,6 +131,10 @@ impl Host {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        self.certificate.clone().unwrap()
+    }
+
     /// Speaks TLS through a connection to this host.
     pub async fn greet(&self, through: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
         greet(through, name, self.certificate.clone()).await

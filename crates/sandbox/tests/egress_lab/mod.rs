@@ -140,12 +140,16 @@ impl Lab {
         TcpStream::connect(self.proxy).await.unwrap()
     }
 
-    /// Says something to the proxy and reads all that comes until the proxy closes.
-    pub async fn say(&self, words: &[u8]) -> Vec<u8> {
+    /// Says something to the proxy and reads one response, or whatever comes until the proxy closes.
+    pub async fn say(&self, words: &[u8]) -> String {
         let mut client = self.client().await;
-        client.write_all(words).await.unwrap();
-        let _ = client.shutdown().await;
-        read_all(&mut client).await
+        let _ = client.write_all(words).await;
+        let mut answer = read_head(&mut client).await.into_bytes();
+        let length = header(&String::from_utf8_lossy(&answer), "content-length").and_then(|text| text.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        let _ = client.read_exact(&mut body).await;
+        answer.extend(body);
+        String::from_utf8(answer).unwrap()
     }
 
     /// Asks for a tunnel: the client's end of it, or the status and the kind of refusal.

@@ -1,0 +1,258 @@
+//! TLS: what a client has to say before anything is passed on, and who may answer in the host's place.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
+mod egress_lab;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use egress_lab::{
+    Lab, Setup,
+    hosts::{Host, greet, server_config},
+    read_all,
+};
+use futures_util::future::BoxFuture;
+use palyra_sandbox::egress::{
+    Admitted, ConnectionOutcome, Connector, EgressRefusalKind as Kind, Interceptor, Rewound, Via,
+};
+use palyra_types::HostName;
+use rustls::pki_types::CertificateDer;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsAcceptor;
+
+const NAME: &str = "listed.example";
+
+/// A strict host and a run with all three ways to it.
+async fn strict() -> (Host, Lab, SocketAddr) {
+    let host = Host::tls(NAME).await;
+    let direct = SocketAddr::from(([127, 18, 0, 1], host.port()));
+    let lab = Setup::new().strict(NAME, host.at).direct(direct).start();
+    lab.look_up(NAME, 1).await;
+    (host, lab, direct)
+}
+
+async fn every_way(host: &Host, lab: &Lab, direct: SocketAddr) -> [(Via, TcpStream); 3] {
+    [
+        (Via::Connect, lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap()),
+        (Via::Socks5, lab.socks_to(NAME, host.port()).await.unwrap()),
+        (Via::Direct, TcpStream::connect(direct).await.unwrap()),
+    ]
+}
+
+/// A hello by hand.
+fn hello(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let vector = |content: &[u8]| [&u16::try_from(content.len()).unwrap().to_be_bytes()[..], content].concat();
+    let extensions =
+        extensions.iter().flat_map(|(kind, content)| [kind.to_be_bytes().to_vec(), vector(content)].concat());
+    let extensions: Vec<u8> = extensions.collect();
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0], &vector(&extensions)].concat();
+    [&[22, 3, 1][..], &vector(&[&[1, 0][..], &vector(&body)].concat())].concat()
+}
+
+fn named(server: &str) -> (u16, Vec<u8>) {
+    let length = u8::try_from(server.len()).unwrap();
+    (0, [&[0, length + 3, 0, 0, length][..], server.as_bytes()].concat())
+}
+
+#[tokio::test]
+async fn a_hello_for_the_host_passes_every_way() {
+    let (host, lab, direct) = strict().await;
+    for (via, stream) in every_way(&host, &lab, direct).await {
+        let mut tls = host.greet(stream, NAME).await.unwrap();
+        tls.write_all(b"ping").await.unwrap();
+        let mut answer = [0; 4];
+        tls.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"ping", "{via}");
+    }
+    let records = lab.records(3).await;
+    assert!(records.iter().all(|record| record.outcome == ConnectionOutcome::Closed && record.sent > 200));
+}
+
+#[tokio::test]
+async fn what_is_no_hello_for_the_host_is_refused_every_way_and_the_host_gets_no_byte() {
+    // A host that would count every byte.
+    let host = Host::echo().await;
+    let direct = SocketAddr::from(([127, 18, 0, 1], host.port()));
+    let lab = Setup::new().strict(NAME, host.at).direct(direct).start();
+    lab.look_up(NAME, 1).await;
+    let cases = [
+        (hello(&[named("evil.com")]), Kind::WrongServerName),
+        (hello(&[named("listed.example.evil.com")]), Kind::WrongServerName),
+        (hello(&[named("sub.listed.example")]), Kind::WrongServerName),
+        (hello(&[named("listed.example.")]), Kind::WrongServerName),
+        (hello(&[named("listed.example\0")]), Kind::WrongServerName),
+        (hello(&[(43, vec![2, 3, 4])]), Kind::NoServerName),
+        (hello(&[named(NAME), (0xfe0d, vec![0; 60])]), Kind::EncryptedHello),
+        (hello(&[named(NAME), named("evil.com")]), Kind::BadRequest),
+        ([vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb], vec![0; 17_000]].concat(), Kind::BadRequest),
+        (b"GET / HTTP/1.1\r\nHost: listed.example\r\n\r\n".to_vec(), Kind::NoTls),
+        (b"SSH-2.0-client\r\n".to_vec(), Kind::NoTls),
+        (vec![0; 100], Kind::NoTls),
+    ];
+    let mut count = 0;
+    for (words, kind) in &cases {
+        for (via, mut stream) in every_way(&host, &lab, direct).await {
+            let _ = stream.write_all(words).await;
+            let answer = read_all(&mut stream).await;
+            let expected = match words[0] {
+                22 => answer == [21, 3, 3, 0, 2, 2, 49],
+                b'G' | b'S' => answer.starts_with(b"HTTP/1.1 403"),
+                _ => answer.is_empty(),
+            };
+            assert!(expected, "{via} {kind} {answer:?}");
+            count += 1;
+            let records = lab.records(count).await;
+            let last = records.last().unwrap();
+            assert!(matches!(&last.outcome, ConnectionOutcome::Refused(why) if why.kind == *kind), "{last:?} {kind}");
+            assert_eq!((last.via, last.sent, last.received), (via, 0, 0));
+        }
+    }
+    assert_eq!(host.bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_hello_in_pieces_passes_and_nothing_is_passed_on_before_it_is_whole() {
+    let host = Host::echo().await;
+    let lab = Setup::new().strict(NAME, host.at).start();
+    let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
+    let words = hello(&[named(NAME)]);
+    let (most, last) = words.split_at(words.len() - 1);
+    for piece in most.chunks(7) {
+        client.write_all(piece).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert_eq!(host.bytes(), 0);
+    client.write_all(last).await.unwrap();
+    let mut echoed = vec![0; words.len()];
+    client.read_exact(&mut echoed).await.unwrap();
+    assert_eq!(echoed, words);
+}
+
+#[tokio::test]
+async fn a_client_that_never_says_hello_is_refused_in_time() {
+    let host = Host::echo().await;
+    let lab = Setup::new().strict(NAME, host.at).limits(|limits| limits.handshake = Duration::from_millis(200)).start();
+    let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
+    client.write_all(&[22, 3, 1]).await.unwrap();
+    read_all(&mut client).await;
+    assert_eq!(lab.refusals(1).await, [Kind::TooSlow]);
+}
+
+#[tokio::test]
+async fn a_rule_for_anything_lets_anything_pass() {
+    let host = Host::echo().await;
+    let lab = Setup::new().open(NAME, host.at).start();
+    for words in [hello(&[named("evil.com")]), b"SSH-2.0".to_vec()] {
+        let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
+        client.write_all(&words).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut client).await, words);
+    }
+}
+
+#[tokio::test]
+async fn an_address_has_no_server_name_so_its_rule_says_any() {
+    let host = Host::tls("127.0.0.1").await;
+    let lab =
+        Setup::new().rule(&format!("host = '127.0.0.1'; ports = [{}]; allow_private = true", host.port())).start();
+    let stream = lab.tunnel(&format!("127.0.0.1:{}", host.port())).await.unwrap();
+    assert!(host.greet(stream, "127.0.0.1").await.is_err());
+    assert_eq!(lab.refusals(1).await, [Kind::NoServerName]);
+}
+
+/// Terminates TLS for one host, writes down what it sees, and asks the real host.
+struct Vault {
+    config: Arc<rustls::ServerConfig>,
+    upstream: Option<CertificateDer<'static>>,
+    seen: Mutex<Vec<(String, Vec<u8>)>>,
+}
+
+impl Interceptor for Vault {
+    fn intercepts(&self, host: &HostName, _: u16) -> bool {
+        host.as_str() == NAME
+    }
+
+    fn serve<'a>(
+        &'a self,
+        client: Rewound,
+        to: &'a Admitted,
+        upstream: &'a Connector,
+    ) -> BoxFuture<'a, io::Result<(u64, u64)>> {
+        Box::pin(async move {
+            let mut tls = TlsAcceptor::from(Arc::clone(&self.config)).accept(client).await?;
+            let mut request = vec![0; 11];
+            tls.read_exact(&mut request).await?;
+            self.seen.lock().unwrap().push((to.host().to_string(), request.clone()));
+            let connected = upstream.connect(to).await.map_err(io::Error::other)?;
+            let mut real = greet(connected.stream, to.host().as_str(), self.upstream.clone()).await?;
+            let replaced = request.iter().map(|byte| if *byte == b'?' { b'!' } else { *byte }).collect::<Vec<_>>();
+            real.write_all(&replaced).await?;
+            real.read_exact(&mut request).await?;
+            tls.write_all(&request).await?;
+            tls.shutdown().await?;
+            Ok((11, 12))
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_interceptor_sees_its_own_host_decrypted_and_no_other() {
+    let (own, other) = (Host::tls(NAME).await, Host::tls("other.example").await);
+    let (config, trusted) = server_config(NAME);
+    let upstream = Some(own.certificate());
+    let vault = Arc::new(Vault { config, upstream, seen: Mutex::default() });
+    let interceptor: Arc<dyn Interceptor> = Arc::<Vault>::clone(&vault);
+    let lab = Setup::new().strict(NAME, own.at).strict("other.example", other.at).intercepted_by(interceptor).start();
+
+    let through = lab.tunnel(&format!("{NAME}:{}", own.port())).await.unwrap();
+    assert_eq!(own.connections(), 0);
+    let mut tls = greet(through, NAME, Some(trusted)).await.unwrap();
+    tls.write_all(b"key: secret?").await.unwrap_or_default();
+    let mut answer = Vec::new();
+    tls.read_to_end(&mut answer).await.unwrap_or_default();
+    assert_eq!(String::from_utf8_lossy(&answer), "key: secret");
+
+    let through = lab.tunnel(&format!("other.example:{}", other.port())).await.unwrap();
+    let mut tls = other.greet(through, "other.example").await.unwrap();
+    tls.write_all(b"private").await.unwrap();
+    tls.read_exact(&mut [0; 7]).await.unwrap();
+    drop(tls);
+
+    let records = lab.records(2).await;
+    assert_eq!((records[0].sent, records[0].received), (11, 12));
+    assert_eq!(*vault.seen.lock().unwrap(), [(NAME.to_owned(), b"key: secret".to_vec())]);
+}
+
+#[tokio::test]
+async fn an_interceptor_is_never_given_what_is_not_tls_for_its_host() {
+    let own = Host::echo().await;
+    let (config, _) = server_config(NAME);
+    let vault = Arc::new(Vault { config, upstream: None, seen: Mutex::default() });
+    let interceptor: Arc<dyn Interceptor> = Arc::<Vault>::clone(&vault);
+    // The rule lets anything pass; the interceptor's host still has to be greeted by its name.
+    let lab = Setup::new().open(NAME, own.at).intercepted_by(interceptor).start();
+    for words in [hello(&[named("evil.com")]), hello(&[]), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        let mut client = lab.tunnel(&format!("{NAME}:{}", own.port())).await.unwrap();
+        client.write_all(&words).await.unwrap();
+        read_all(&mut client).await;
+    }
+    let plain = format!("GET http://{NAME}:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", own.port());
+    assert!(lab.say(plain.as_bytes()).await.contains("no_tls"));
+    assert_eq!(lab.refusals(4).await, [Kind::WrongServerName, Kind::NoServerName, Kind::NoTls, Kind::NoTls]);
+    assert_eq!((own.connections(), vault.seen.lock().unwrap().len()), (0, 0));
+}
