@@ -35,9 +35,10 @@ async fn main() {
     let (mut throughput, mut latency) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     // Interleaved, so that a busy moment of the machine meets all alike.
     for _ in 0..ROUNDS {
-        for (index, way) in [Way::To(host), Way::To(relay), Way::Through(proxy, host)].into_iter().enumerate() {
-            throughput[index].push(pour(way).await);
-            latency[index].extend(exchange(way).await);
+        let ways = [Way::To(host), Way::To(relay), Way::Through(proxy, host)];
+        for (way, (throughput, latency)) in ways.into_iter().zip(throughput.iter_mut().zip(&mut latency)) {
+            throughput.push(pour(way).await);
+            latency.extend(exchange(way).await);
         }
     }
     let median = |numbers: &mut Vec<f64>| {

@@ -224,6 +224,17 @@ async fn a_run_makes_so_many_connections_and_no_more() {
 }
 
 #[tokio::test]
+async fn requests_on_a_kept_connection_count_as_well() {
+    let lab = Setup::new().limits(|limits| limits.total = 3).start();
+    let mut client = lab.client().await;
+    client.write_all(&b"GET / HTTP/1.1\r\n\r\n".repeat(10)).await.unwrap();
+    let answer = String::from_utf8(read_all(&mut client).await).unwrap();
+    assert_eq!(answer.matches("HTTP/1.1 403").count(), 4, "{answer}");
+    let expected = [Kind::NotSupported, Kind::NotSupported, Kind::NotSupported, Kind::TooManyConnections];
+    assert_eq!(lab.refusals(4).await, expected);
+}
+
+#[tokio::test]
 async fn refusals_beyond_the_limit_are_counted_and_not_noted() {
     let mut lab = Setup::new().limits(|limits| limits.notes = 5).start();
     for number in 0..20 {

@@ -338,3 +338,41 @@ async fn a_client_that_leaves_takes_its_question_with_it() {
     assert_eq!(records[0].outcome, ConnectionOutcome::Failed);
     assert_eq!(lab.keeper.decided.lock().unwrap().as_slice(), [""; 0]);
 }
+
+#[tokio::test]
+async fn no_secret_of_a_request_is_noted() {
+    let mut lab = Setup::new().rule("host = 'listed.com'; ports = [80]").start();
+    lab.say(b"GET http://user:pass-word@listed.com/token?key=value HTTP/1.1\r\n\r\n").await;
+    lab.say(b"GET http://evil.com/token?key=value HTTP/1.1\r\nAuthorization: pass-word\r\n\r\n").await;
+    lab.say(b"GET /token?key=value HTTP/1.1\r\n\r\n").await;
+    let noted =
+        serde_json::to_string(&lab.records(3).await).unwrap() + &serde_json::to_string(&lab.finish().await).unwrap();
+    for secret in ["pass-word", "token", "key", "value"] {
+        assert!(!noted.contains(secret), "{secret}: {noted}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_request_for_a_synthetic_address_is_one_for_the_name_behind_it() {
+    let host = Host::http().await;
+    let lab = Setup::new().open("listed.example", host.at).start();
+    let (_, addresses) = lab.look_up("listed.example", 1).await;
+    let request = format!("GET http://{}:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", addresses[0], host.port());
+    let answer = lab.say(request.as_bytes()).await;
+    assert!(answer.contains(&format!("host: listed.example:{}\r\n", host.port())), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_without_a_word_leaves_no_note() {
+    let host = Host::echo().await;
+    let mut lab = Setup::new().open("listed.example", host.at).start();
+    for words in [&b""[..], b"GET http://", &[5], &[5, 1, 0, 5]] {
+        let mut client = lab.client().await;
+        client.write_all(words).await.unwrap();
+        drop(client);
+    }
+    drop(lab.tunnel(&format!("listed.example:{}", host.port())).await.unwrap());
+    lab.records(1).await;
+    let summary = lab.finish().await;
+    assert_eq!((summary.connections, summary.refused), (1, 0));
+}

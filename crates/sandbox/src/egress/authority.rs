@@ -21,7 +21,12 @@ pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<(HostName, u16),
 }
 
 pub(crate) fn not_a_host(text: &str) -> EgressRefusal {
-    EgressRefusal::new(Kind::NotAHost, format!("`{}` is no host", shown(text)))
+    EgressRefusal::new(Kind::NotAHost, format!("`{}` is no host", shown(without_user(text))))
+}
+
+/// An authority without its user information, which may be a password and is nothing to note.
+pub(crate) fn without_user(text: &str) -> &str {
+    text.rfind('@').and_then(|at| text.get(at..)).unwrap_or(text)
 }
 
 /// The host, with its brackets, and what stands behind the colon.
@@ -108,6 +113,12 @@ mod tests {
         ] {
             assert_eq!(read(text), Err(Kind::NotAHost), "{text}");
         }
+    }
+
+    #[test]
+    fn a_password_is_not_repeated() {
+        let refusal = parse("user:secret@example.org:443", None).unwrap_err();
+        assert_eq!(refusal.detail, "`@example.org:443` is no host");
     }
 
     proptest! {

@@ -28,8 +28,12 @@ pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream) {
         return entry.refused_as(Kind::NotListed, &format!("no name was given the address {address}"));
     };
     let mut client = Client::new(stream, Vec::new());
+    entry.meant(&host, local.port());
     let admitted = tokio::select! {
-        admitted = run.admit(&mut entry, host, local.port()) => admitted,
+        admitted = async {
+            run.count()?;
+            run.admit(&mut entry, host, local.port()).await
+        } => admitted,
         () = client.gone(run.limits.header_bytes) => return,
     };
     match admitted {

@@ -1,7 +1,8 @@
 //! What is told about the connections of a run.
 //!
-//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. Refusals beyond a limit
-//! are counted and no longer noted, so that a program in a loop fills no journal.
+//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. What never became a
+//! connection is noted up to a limit and then only counted, so that a program in a loop fills no journal. A client that went away before it
+//! named anything leaves no note.
 
 use std::{
     net::SocketAddr,
@@ -23,7 +24,7 @@ use super::{
 /// What the connections of a run came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct EgressSummary {
-    /// How many connections were let through.
+    /// How many connections were made.
     pub connections: u64,
     /// How many were refused, names that were asked for in vain included.
     pub refused: u64,
@@ -50,43 +51,60 @@ pub struct RefusedTarget {
 pub(crate) struct Ledger {
     keeper: Arc<dyn Doorkeeper>,
     most_notes: u64,
-    summary: Mutex<EgressSummary>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    summary: EgressSummary,
+    /// Notes about what never became a connection.
+    notes: u64,
 }
 
 impl Ledger {
     pub(crate) fn new(keeper: Arc<dyn Doorkeeper>, most_notes: u64) -> Self {
-        Self { keeper, most_notes, summary: Mutex::default() }
+        Self { keeper, most_notes, state: Mutex::default() }
     }
 
     pub(crate) fn summary(&self) -> EgressSummary {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).summary.clone()
     }
 
-    fn take(&self, record: ConnectionRecord) {
-        let is_noted = {
-            let mut summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
-            summary.sent = summary.sent.saturating_add(record.sent);
-            summary.received = summary.received.saturating_add(record.received);
-            match &record.outcome {
-                ConnectionOutcome::Refused(refusal) => {
-                    summary.refused += 1;
-                    let (named, port) = (&record.named, record.port);
-                    let is_same = |one: &RefusedTarget| {
-                        one.named == *named && one.port == port && one.refusal.kind == refusal.kind
-                    };
-                    if summary.refusals.len() < MOST_DISTINCT && !summary.refusals.iter().any(is_same) {
-                        summary.refusals.push(RefusedTarget { named: named.clone(), port, refusal: refusal.clone() });
-                    }
-                    summary.refused <= self.most_notes
-                }
-                _ => {
-                    summary.connections += 1;
-                    true
-                }
-            }
-        };
-        if is_noted {
+    fn take(&self, record: ConnectionRecord, was_made: bool) {
+        if self.counts(&record, was_made) {
             self.keeper.note(record);
+        }
+    }
+
+    /// Counts a record and tells whether it is noted.
+    fn counts(&self, record: &ConnectionRecord, was_made: bool) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { summary, notes } = &mut *state;
+        summary.sent = summary.sent.saturating_add(record.sent);
+        summary.received = summary.received.saturating_add(record.received);
+        match &record.outcome {
+            ConnectionOutcome::Refused(refusal) => {
+                summary.refused += 1;
+                summary.remember(record, refusal);
+            }
+            _ if was_made => {
+                summary.connections += 1;
+                return true;
+            }
+            _ if record.named.is_empty() => return false,
+            _ => {}
+        }
+        *notes += 1;
+        *notes <= self.most_notes
+    }
+}
+
+impl EgressSummary {
+    fn remember(&mut self, ConnectionRecord { named, port, .. }: &ConnectionRecord, refusal: &EgressRefusal) {
+        let is_same =
+            |one: &RefusedTarget| one.named == *named && one.port == *port && one.refusal.kind == refusal.kind;
+        if self.refusals.len() < MOST_DISTINCT && !self.refusals.iter().any(is_same) {
+            self.refusals.push(RefusedTarget { named: named.clone(), port: *port, refusal: refusal.clone() });
         }
     }
 }
@@ -103,6 +121,7 @@ pub(crate) struct Entry {
     /// Where it leads, once that is known.
     pub address: Option<SocketAddr>,
     outcome: ConnectionOutcome,
+    was_made: bool,
 }
 
 impl Entry {
@@ -118,6 +137,7 @@ impl Entry {
             traffic: Arc::default(),
             address: None,
             outcome: ConnectionOutcome::Failed,
+            was_made: false,
         }
     }
 
@@ -130,6 +150,12 @@ impl Entry {
     /// The host that the client means.
     pub(crate) fn meant(&mut self, host: &HostName, port: u16) {
         (self.host, self.named, self.port) = (Some(host.clone()), host.to_string(), port);
+    }
+
+    /// The connection is made. Unless something else is said later, it ends in order, or with the run.
+    pub(crate) fn made(&mut self) {
+        self.was_made = true;
+        self.outcome = ConnectionOutcome::Closed;
     }
 
     /// How it ends, unless something else is said later.
@@ -154,7 +180,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.ledger.take(ConnectionRecord {
+        let record = ConnectionRecord {
             host: self.host.take(),
             named: std::mem::take(&mut self.named),
             port: self.port,
@@ -164,7 +190,8 @@ impl Drop for Entry {
             sent: self.traffic.sent.load(Ordering::Relaxed),
             received: self.traffic.received.load(Ordering::Relaxed),
             duration: self.began.elapsed(),
-        });
+        };
+        self.ledger.take(record, self.was_made);
     }
 }
 

@@ -4,12 +4,14 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use palyra_types::host::HostName;
+use tokio::{sync::Semaphore, time::timeout};
 
 /// Finds the addresses of a host.
 pub trait Resolve: Send + Sync {
@@ -18,16 +20,20 @@ pub trait Resolve: Send + Sync {
 }
 
 /// What the machine itself resolves with.
-#[derive(Debug, Clone, Copy)]
+///
+/// The system's call cannot be broken off, so each keeps its place among those that run at once until it returns, even when nobody waits for it
+/// any more: names that are slow to resolve do not take up the runtime's threads for blocking work.
+#[derive(Debug, Clone)]
 pub struct SystemResolver {
     patience: Duration,
+    places: Arc<Semaphore>,
 }
 
 impl SystemResolver {
     /// Gives up on a name after this long.
     #[must_use]
-    pub const fn new(patience: Duration) -> Self {
-        Self { patience }
+    pub fn new(patience: Duration) -> Self {
+        Self { patience, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
@@ -39,12 +45,22 @@ impl Default for SystemResolver {
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        Box::pin(async move {
-            let found = tokio::time::timeout(self.patience, tokio::net::lookup_host((host.as_str(), 0))).await;
-            Ok(found.map_err(|_| io::ErrorKind::TimedOut)??.map(|address: SocketAddr| address.ip()).collect())
-        })
+        let name = host.as_str().to_owned();
+        let look_up = async {
+            let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+            let call = move || {
+                let found = (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect());
+                drop(place);
+                found
+            };
+            tokio::task::spawn_blocking(call).await.map_err(io::Error::other)?
+        };
+        Box::pin(async { timeout(self.patience, look_up).await.map_err(|_| io::ErrorKind::TimedOut)? })
     }
 }
+
+/// How many calls of the system run at once.
+const AT_ONCE: usize = 16;
 
 #[cfg(test)]
 mod tests {

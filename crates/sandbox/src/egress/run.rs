@@ -31,7 +31,7 @@ pub struct EgressLimits {
     pub queued: usize,
     /// Clients that may have connected and not yet said where to.
     pub half_open: usize,
-    /// Connections altogether.
+    /// Clients altogether, and requests altogether.
     pub total: u64,
     /// How long a client may take to say what it wants.
     pub handshake: Duration,
@@ -96,6 +96,15 @@ impl Run {
         }
     }
 
+    /// Counts one more thing that the program wants.
+    pub(crate) fn count(&self) -> Result<(), EgressRefusal> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) < self.limits.total {
+            return Ok(());
+        }
+        let detail = format!("the run has asked for {} connections", self.limits.total);
+        Err(EgressRefusal::new(Kind::TooManyConnections, detail))
+    }
+
     /// Has a connection ruled on. Nothing was resolved or connected to before.
     pub(crate) async fn admit(&self, entry: &mut Entry, host: HostName, port: u16) -> Result<Passage, EgressRefusal> {
         // Clients that resolve names themselves give the proxy the address that they were told.
@@ -103,10 +112,6 @@ impl Run {
         entry.meant(&host, port);
         if self.is_proxy(&host, port) {
             return Err(EgressRefusal::new(Kind::OwnListener, format!("port {port} of `{host}` is the proxy itself")));
-        }
-        if self.asked.fetch_add(1, Ordering::Relaxed) >= self.limits.total {
-            let detail = format!("the run has made {} connections", self.limits.total);
-            return Err(EgressRefusal::new(Kind::TooManyConnections, detail));
         }
         let place = self.lobby.place().await?;
         // INVARIANT: changes are watched from before the ruling on, so none falls between the two.

@@ -132,13 +132,15 @@ impl Door {
             };
             let Ok((stream, _)) = stream else {
                 // The daemon has no descriptor left, or the client was gone already.
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(PAUSE).await;
                 continue;
             };
             if self.accepted.fetch_add(1, Ordering::Relaxed) >= self.run.limits.total {
                 reset(&stream);
-                let detail = format!("the run has made {} connections", self.run.limits.total);
+                let detail = format!("the run has had {} clients", self.run.limits.total);
                 Entry::new(&self.run.ledger, self.entrance.via()).refused_as(Kind::TooManyConnections, &detail);
+                // A program that goes on all the same is not worth more of the daemon's time.
+                tokio::time::sleep(PAUSE).await;
                 continue;
             }
             // Others wait in the kernel's queue meanwhile.
@@ -188,3 +190,6 @@ async fn serve_proxy(run: Arc<Run>, stream: TcpStream) {
         (Some(Ok(_)), _) => http::serve(run, stream, seat).await,
     }
 }
+
+/// How long a door stays shut when it makes no sense to open it at once.
+const PAUSE: Duration = Duration::from_millis(20);

@@ -45,8 +45,12 @@ pub(crate) async fn serve(run: Arc<Run>, mut stream: TcpStream, seat: Arc<Seat>)
         }
     };
     let mut client = Client::new(stream, Vec::new());
+    entry.meant(&host, port);
     let passed = tokio::select! {
-        passed = run.pass(&mut entry, host, port) => passed,
+        passed = async {
+            run.count()?;
+            run.pass(&mut entry, host, port).await
+        } => passed,
         () = client.gone(run.limits.header_bytes) => return,
     };
     match passed {

@@ -49,7 +49,7 @@ impl Tunnel {
             Ok((Upstream::Host(connected), ())) => self.relay(run, connected).await,
             Ok((Upstream::Interceptor(interceptor), ())) => {
                 let Self { client: Client { stream, early }, mut passage, mut entry } = self;
-                entry.ends(ConnectionOutcome::Closed);
+                entry.made();
                 let traffic = Arc::clone(entry.traffic());
                 let client = Rewound::new(early, stream, Arc::clone(&traffic));
                 let outcome = tokio::select! {
@@ -73,8 +73,7 @@ impl Tunnel {
     async fn relay(self, run: &Run, Connected { stream, address }: Connected) {
         let Self { mut client, mut passage, mut entry } = self;
         entry.address = Some(address);
-        // Unless something else happens: the run may end first.
-        entry.ends(ConnectionOutcome::Closed);
+        entry.made();
         let mut host = Counted::new(stream, Arc::clone(entry.traffic()));
         let outcome = tokio::select! {
             biased;
