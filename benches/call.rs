@@ -161,6 +161,7 @@ impl Place {
             args: JsonObject::try_from_value(args, Limits::default()).expect("arguments"),
             waiting: Waiting::Attached,
             key: None,
+            within: None,
         };
         let done = self.gate.run(proposal).await.expect("it runs");
         Duration::from_micros(done.receipt.attestation.times.ran_us)

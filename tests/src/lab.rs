@@ -191,6 +191,7 @@ impl Lab {
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
             waiting: Waiting::Attached,
             key: None,
+            within: None,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use palyra_gate::{Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports};
+use palyra_gate::{Connector, Forbidden, SystemResolver, Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports};
 use palyra_journal::{JournalStore, SqliteJournal};
 use palyra_policy::{Engine, Preset, SourceFile};
 use palyra_types::{AbsolutePath, Clock, Entropy, clock::SystemClock, entropy::SystemEntropy};
@@ -73,6 +73,7 @@ impl Setup<'_> {
             presence: self.pin.map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
             clock: Arc::clone(&clock),
             entropy,
+            net: Arc::new(Connector::new(Arc::new(SystemResolver::default()), Forbidden(Vec::new()))),
         });
         Opened { gate: gate.await.unwrap(), journal, engine, clock }
     }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use palyra_gate::{Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
+use palyra_gate::{Connector, Forbidden, Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
 use palyra_journal::{
     CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
     state::CallState,
@@ -44,6 +44,7 @@ use crate::{
     policies, routes,
     runs::OwnRuns,
     streams::Readers,
+    world::World,
 };
 
 /// A daemon that serves.
@@ -71,11 +72,8 @@ impl Daemon {
     ///
     /// # Errors
     /// When something is not in order.
-    pub async fn start(
-        installation: &Installation,
-        clock: Arc<dyn Clock>,
-        entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, StartError> {
+    pub async fn start(installation: &Installation, world: World) -> Result<Self, StartError> {
+        let World { clock, entropy, resolver } = world;
         let descriptors = harden();
         // Heard before anybody can know that it serves.
         let signals = Signals {
@@ -99,7 +97,9 @@ impl Daemon {
         )?);
         let store: Arc<dyn JournalStore> = Arc::<SqliteJournal>::clone(&journal);
         let engine = Arc::new(Engine::new(&config.policies(&installation.home().policies())?)?);
-        let gate = open_gate(installation, &config, (engine, &store), (&clock, &entropy)).await?;
+        let listeners = Forbidden(vec![config.listen.control, config.listen.local]);
+        let net = Arc::new(Connector::new(resolver, listeners));
+        let gate = open_gate(installation, &config, (engine, &store), (&clock, &entropy, net)).await?;
         let recovered = gate.recover().await?;
         let policy_set = gate.engine().snapshot().digest();
         let version = env!("CARGO_PKG_VERSION");
@@ -242,7 +242,7 @@ async fn open_gate(
     installation: &Installation,
     config: &Config,
     (engine, store): (Arc<Engine>, &Arc<dyn JournalStore>),
-    (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+    (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
     let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
     let tools: Vec<_> = registry.definitions().map(routes::tools_told).collect();
@@ -261,6 +261,7 @@ async fn open_gate(
         presence: presence.map_err(|error| StartError::Presence(error.to_string()))?,
         clock: Arc::clone(clock),
         entropy: Arc::clone(entropy),
+        net,
     })
     .await?)
 }

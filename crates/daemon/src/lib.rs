@@ -5,7 +5,7 @@
 //!
 //! | you look for | read |
 //! |---|---|
-//! | start, reload, drain, stop | [`daemon`] |
+//! | start, reload, drain, stop | [`daemon`], [`world`] |
 //! | the state directory and its credentials | [`installation`], [`credential`], [`certificate`] |
 //! | `config.toml` | [`config`] |
 //! | listeners, their places and connections | [`listen`], [`places`], [`conversation`] |
@@ -51,9 +51,11 @@ pub mod sandbox;
 mod start;
 pub mod story;
 pub mod streams;
+pub mod world;
 
 pub use config::{Config, environment};
 pub use contact::Contact;
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
 pub use start::{ServeError, ports_are_free, serve, serve_with};
+pub use world::World;

@@ -79,6 +79,7 @@ impl<'a> Asked<'a> {
             args,
             waiting: if new.wait { Waiting::Attached } else { Waiting::Accepted },
             key,
+            within: None,
         };
         Ok(Self::New(Box::new(Proposing { app, proposal, holding })))
     }

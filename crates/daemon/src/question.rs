@@ -22,7 +22,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
     let (command, files) = match &prompt.work {
         Work::Process(work) => (Some(command(work)), None),
         Work::Files(work) => (None, serde_json::to_value(work).ok()),
-        Work::Report { .. } => (None, None),
+        Work::Connect(_) | Work::Report { .. } => (None, None),
     };
     Approval {
         id: prompt.id,

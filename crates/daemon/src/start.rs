@@ -1,16 +1,15 @@
 //! From the environment to a daemon that serves, for `palyrad` and `palyra up`.
 
-use std::{env, io, net::TcpListener, sync::Arc};
+use std::{env, io, net::TcpListener};
 
-use palyra_types::{
-    AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy, home::NoHome,
-};
+use palyra_types::{AbsolutePath, StateHome, WorkspaceName, home::NoHome};
 
 use crate::{
     config::{Config, environment},
     daemon::{Daemon, StartError},
     installation::{Installation, InstallationError},
     log,
+    world::World,
 };
 
 /// Starts a daemon on the state directory that the environment names, and serves until it is told to stop. Makes what is missing.
@@ -18,27 +17,26 @@ use crate::{
 /// # Errors
 /// When it does not start.
 pub fn serve() -> Result<(), ServeError> {
-    serve_with(None, Arc::new(SystemClock::new()), Arc::new(SystemEntropy), |_| {})
+    serve_with(None, World::real(), |_| {})
 }
 
-/// The same with another clock, a workspace for a new configuration, and a word when it serves.
+/// The same in another world, with a workspace for a new configuration, and a word when it serves.
 ///
 /// # Errors
 /// When it does not start.
 pub fn serve_with(
     workspace: Option<&(WorkspaceName, AbsolutePath)>,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
+    world: World,
     ready: impl FnOnce(&Daemon),
 ) -> Result<(), ServeError> {
     let home = StateHome::find(|name| env::var_os(name))?;
     ports_are_free(&home)?;
-    let made = (clock.as_ref(), entropy.as_ref());
+    let made = (world.clock.as_ref(), world.entropy.as_ref());
     let installation = Installation::make(&home, workspace, environment(), made)?;
     log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
     runtime.block_on(async {
-        let daemon = Daemon::start(&installation, clock, entropy).await?;
+        let daemon = Daemon::start(&installation, world).await?;
         let (control, local) = (installation.control(), installation.local());
         tracing::info!(%control, %local, state = %home.path().display(), "serving");
         ready(&daemon);

@@ -107,6 +107,7 @@ mod tests {
             args: JsonObject::try_from_value(json!({ "z": 1, "a": "}{" }), Limits::default()).unwrap(),
             waiting: Waiting::Attached,
             key: None,
+            within: None,
         }
     }
 

@@ -79,7 +79,7 @@ impl Admission {
         let kept = self.keep(principal);
         let own = Arc::clone(&kept.running).try_acquire_owned().ok()?;
         let shared = Arc::clone(&self.running).try_acquire_owned().ok()?;
-        Some(Turn { _own: own, _shared: shared, _kept: kept })
+        Some(Turn { _taken: Some(Taken { _own: own, _shared: shared, _kept: kept }) })
     }
 
     /// Waits for a turn to run.
@@ -88,7 +88,7 @@ impl Admission {
         // The principal's own first: whoever waits for that takes no turn from the others meanwhile.
         let own = Arc::clone(&kept.running).acquire_owned().await.ok()?;
         let shared = Arc::clone(&self.running).acquire_owned().await.ok()?;
-        Some(Turn { _own: own, _shared: shared, _kept: kept })
+        Some(Turn { _taken: Some(Taken { _own: own, _shared: shared, _kept: kept }) })
     }
 
     /// Waits for a turn to read a proposal.
@@ -96,7 +96,7 @@ impl Admission {
         let kept = self.keep(principal);
         let own = Arc::clone(&kept.reading).acquire_owned().await.ok()?;
         let shared = Arc::clone(&self.reading).acquire_owned().await.ok()?;
-        Some(Turn { _own: own, _shared: shared, _kept: kept })
+        Some(Turn { _taken: Some(Taken { _own: own, _shared: shared, _kept: kept }) })
     }
 
     fn keep(self: &Arc<Self>, principal: &Principal) -> Kept {
@@ -134,9 +134,20 @@ impl Drop for Place {
 
 /// A turn to run or to read, until it is dropped.
 pub(crate) struct Turn {
+    _taken: Option<Taken>,
+}
+
+struct Taken {
     _own: OwnedSemaphorePermit,
     _shared: OwnedSemaphorePermit,
     _kept: Kept,
+}
+
+impl Turn {
+    /// A turn for what belongs to a call that has one already. Waiting for another, the two could wait for each other.
+    pub(crate) const fn within_another() -> Self {
+        Self { _taken: None }
+    }
 }
 
 /// Keeps what is known about a principal as long as it has anything under way, and no longer.

@@ -17,7 +17,7 @@ use palyra_journal::{
 };
 use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
 use palyra_types::{
-    AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp,
+    AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId},
 };
 use serde::{Deserialize, Serialize};
@@ -27,10 +27,14 @@ use tokio::sync::oneshot;
 use crate::{
     action::CallAction,
     admission::{Place, Turn},
-    approval::grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
+    approval::{
+        grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
+        record::summary,
+    },
     attest::{Completed, Ending, Receipt, ToolAttestation},
     cancel::Cancel,
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
+    door::{CallDoor, CallDoorParts},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
     gate::{Inner, internal},
     memory::KnownRun,
@@ -177,7 +181,7 @@ impl Inner {
                     return Box::pin(self.await_answer(question, &waiter, ear)).await;
                 }
                 Route::Runs(cached) => {
-                    let (waited, taken) = match self.take_turn(turn.take(), &proposal.principal, &ear.cancel).await {
+                    let (waited, taken) = match self.take_turn(turn.take(), &proposal, &ear.cancel).await {
                         Ok(taken) => taken,
                         Err(refusal) => return Err(self.refuse(&proposal, refusal).await),
                     };
@@ -229,17 +233,23 @@ impl Inner {
     async fn take_turn(
         &self,
         turn: Option<Turn>,
-        principal: &Principal,
+        proposal: &ToolProposal,
         cancel: &Cancel,
     ) -> Result<(bool, Turn), Refusal> {
-        match turn.or_else(|| self.admission.turn_now(principal)) {
+        if self.registry.is_internal(&proposal.tool) {
+            return Ok((false, Turn::within_another()));
+        }
+        match turn.or_else(|| self.admission.turn_now(&proposal.principal)) {
             Some(turn) => Ok((false, turn)),
-            None => Ok((true, self.turn(principal, cancel).await?)),
+            None => Ok((true, self.turn(&proposal.principal, &proposal.tool, cancel).await?)),
         }
     }
 
     /// Waits for a turn to run, as long as anybody wants it.
-    pub(crate) async fn turn(&self, principal: &Principal, cancel: &Cancel) -> Result<Turn, Refusal> {
+    pub(crate) async fn turn(&self, principal: &Principal, tool: &ToolName, cancel: &Cancel) -> Result<Turn, Refusal> {
+        if self.registry.is_internal(tool) {
+            return Ok(Turn::within_another());
+        }
         tokio::select! {
             turn = self.admission.turn(principal) => turn.ok_or_else(|| internal("nothing runs any more")),
             cause = cancel.asked() => Err(Refusal::Cancelled(cause)),
@@ -428,7 +438,7 @@ impl Inner {
     }
 
     /// Takes from the budget and writes `tool.started`. Only who holds the result may let the call run.
-    pub(crate) async fn write_start(&self, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
+    pub(crate) async fn write_start(self: &Arc<Self>, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
         let Some(Runnable { plan, action, recorded }) = &judged.runnable else {
             return Err(internal("a call that runs has no plan").into());
         };
@@ -501,13 +511,22 @@ impl Inner {
         Err(internal("the run's budget is too contended").into())
     }
 
-    fn executor(&self, judged: &Judged, start: &Start, now: Timestamp, cancel: &Cancel) -> Executor {
+    fn executor(self: &Arc<Self>, judged: &Judged, start: &Start, now: Timestamp, cancel: &Cancel) -> Executor {
         let (policies, settings) = (self.engine.snapshot(), Arc::clone(&judged.settings));
         let principal = judged.proposal.principal.clone();
         let tool = self.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
         // The whole context of the call: a rule about a device, a token or a run holds for what is found on the way, too.
         let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, now);
         let approved = start.approver.is_some();
+        let hosts = judged.runnable.as_ref().map(|runnable| runnable.plan.hosts()).unwrap_or_default();
+        let door = CallDoor::new(CallDoorParts {
+            inner: Arc::clone(self),
+            proposal: judged.proposal.clone(),
+            context: context.clone(),
+            declared: hosts.iter().cloned().collect(),
+            summary: summary(&judged.proposal, &judged.intent),
+            approved,
+        });
         let may_read = move |path: &AbsolutePath| {
             let resource = Resource::Path(path.clone());
             let request = PolicyRequest { principal: principal.clone(), action: Action::FsRead, resource };
@@ -534,6 +553,7 @@ impl Inner {
             stop: cancel.stopper(),
             prepared: Mutex::default(),
             principal: judged.proposal.principal.to_string(),
+            door: Arc::new(door),
         }
     }
 

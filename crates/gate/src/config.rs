@@ -8,11 +8,12 @@ use std::{collections::BTreeSet, num::NonZeroU32, path::PathBuf, time::Duration}
 use palyra_journal::state::{Charge, PendingLimits};
 use palyra_policy::{Allowlist, DataError, PolicyEvaluationConfig, Preset, PrincipalName};
 use palyra_sandbox::{
-    EgressHost, Interpreters, Limits, UnixSockets,
+    Interpreters, Limits, UnixSockets,
+    egress::HostRules,
     tier_c::{TierCOptions, linux::LinuxOptions, stock::WarmOptions},
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, EgressEnforcementMode, HostName, SandboxTier, SkillId, ToolName, WorkspaceName,
+    AbsolutePath, Action, Channel, EgressEnforcementMode, SandboxTier, SkillId, ToolName, WorkspaceName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -243,35 +244,8 @@ pub struct Candidate {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EgressSection {
-    /// The hosts that calls may name.
-    pub host: Vec<EgressHostSection>,
-}
-
-impl EgressSection {
-    /// Each host with each of its ports.
-    pub fn allowed(&self) -> impl Iterator<Item = EgressHost> {
-        let each = |section: &EgressHostSection| {
-            let host = section.host.clone();
-            let ports = section.ports.clone();
-            ports.into_iter().map(move |port| EgressHost { host: host.clone(), port })
-        };
-        self.host.iter().flat_map(each)
-    }
-}
-
-/// `[[egress.host]]`: a host that calls may name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EgressHostSection {
-    /// The host.
-    pub host: HostName,
-    /// Its ports.
-    #[serde(default = "https")]
-    pub ports: BTreeSet<u16>,
-}
-
-fn https() -> BTreeSet<u16> {
-    BTreeSet::from([443])
+    /// `[[egress.host]]`: the hosts that calls may reach, each with its ports and terms.
+    pub host: HostRules,
 }
 
 /// `[approvals]`: how people are asked.

@@ -10,7 +10,8 @@ use palyra_policy::{
     CallDecision, CallRequest, PolicyEvaluationConfig, PolicyInfo, PolicyRequest, PolicyRequestContext,
     RequestDocument, Snapshot, Verdict,
 };
-use palyra_types::{Action, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata};
+use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunErrorKind};
+use palyra_types::{Action, EgressEnforcementMode, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata};
 use serde::Serialize;
 
 use crate::{
@@ -87,8 +88,13 @@ pub fn evaluate_tool_proposal_security(
     for Way { plan, refused } in ways {
         let context = context(proposal, intent, &plan, security);
         let decision = security.policies.decide_call(&call, &context, security.config);
-        // What the sandbox would refuse is not worth a question.
-        if let Some(error) = refused.filter(|_| decision.verdict != Verdict::Deny) {
+        // What the sandbox would refuse is not worth a question. But a person may let a call reach a host that nobody listed.
+        let can_be_asked = |error: &SandboxProcessRunError| {
+            error.kind == SandboxProcessRunErrorKind::EgressDenied
+                && plan.egress() == Some(EgressEnforcementMode::Strict)
+                && decision.verdict == Verdict::Ask
+        };
+        if let Some(error) = refused.filter(|error| decision.verdict != Verdict::Deny && !can_be_asked(error)) {
             unfit.extend(plan.tier().map(|tier| Unfit { tier, reason: UnfitReason::Refused(error) }));
             continue;
         }
@@ -169,7 +175,7 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
-        Work::Files(_) | Work::Report { .. } => None,
+        Work::Files(_) | Work::Connect(_) | Work::Report { .. } => None,
     };
     PolicyRequestContext {
         device_id: proposal.device.clone(),

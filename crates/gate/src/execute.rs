@@ -10,7 +10,7 @@ use std::{
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason, RunInput,
+    Aftermath, Door, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason, RunInput,
     SandboxProcessRunError, SandboxProcessRunner, StopCause, executor_of, not_enforced_by,
 };
 use palyra_types::{
@@ -27,10 +27,11 @@ use tokio::{
 use crate::{
     action::CallAction,
     attest::Ending,
+    door::CallDoor,
     output::Output,
     permit::{CallFacts, Permit, Spent},
     plan::Plan,
-    tool::{FileWork, ProcessWork, Report, Work},
+    tool::{FileWork, HostPort, ProcessWork, Report, Work},
     tools::files::{self, Heed, OutputCaps},
     workspace::Workspace,
 };
@@ -50,6 +51,8 @@ pub struct Executor {
     pub(crate) prepared: Mutex<Option<PreparedProcess>>,
     /// Whose call it is.
     pub(crate) principal: String,
+    /// Decides about its connections.
+    pub(crate) door: Arc<CallDoor>,
 }
 
 /// A process that is all but started, or why it cannot be.
@@ -58,7 +61,7 @@ pub(crate) type PreparedProcess = Result<Prepared, SandboxProcessRunError>;
 impl Executor {
     fn ground(&self) -> ProcessGround {
         let (runner, workspace) = (Arc::clone(&self.runner), self.workspace.clone());
-        ProcessGround { runner, workspace, principal: self.principal.clone() }
+        ProcessGround { runner, workspace, principal: self.principal.clone(), door: Arc::clone(&self.door) }
     }
 
     /// Opens and checks what a process needs to start. Nothing of it runs.
@@ -85,6 +88,7 @@ struct ProcessGround {
     runner: Arc<SandboxProcessRunner>,
     workspace: Option<Arc<Workspace>>,
     principal: String,
+    door: Arc<CallDoor>,
 }
 
 /// A process that only has to be let go; nothing if its working directory is not there any more.
@@ -104,6 +108,7 @@ async fn ready(
         executable: work.opened.0.clone(),
         stdin: work.stdin.clone(),
         principal: ground.principal.clone(),
+        door: Some(Door(ground.door.clone())),
     };
     Some(ground.runner.prepare(plan, input).await)
 }
@@ -203,12 +208,18 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
         (Work::Process(work), Plan::Process { tier, process }) => {
             run_process(&facts, work, (*tier, process), executor).await
         }
+        (Work::Connect(HostPort { host, port }), Plan::Daemon) => {
+            let value = serde_json::json!({ "host": host.as_str(), "port": port, "let_through": true });
+            let told = in_daemon(Ending::Completed, None, Output::Value { value });
+            Executed { layers: Vec::new(), ..told }
+        }
         (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
         (Work::Report { about }, Plan::Daemon) => {
             let told = in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) });
             Executed { layers: Vec::new(), ..told }
         }
-        (Work::Process(_), Plan::Daemon) | (Work::Files(_) | Work::Report { .. }, Plan::Process { .. }) => {
+        (Work::Process(_), Plan::Daemon)
+        | (Work::Files(_) | Work::Connect(_) | Work::Report { .. }, Plan::Process { .. }) => {
             Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
         }
     };
@@ -265,6 +276,7 @@ async fn run_process(
     }
     let aftermath = Some(running.aftermath());
     let outcome = running.outcome().await;
+    executor.door.close().await;
     let (ending, detail) = ending(outcome.ended, &plan.limits);
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
     let reasons = outcome.reasons.clone();

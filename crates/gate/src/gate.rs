@@ -27,7 +27,7 @@ use palyra_journal::{
     state::{Change, Charge, KeyRow, RunRow, Waiting},
 };
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
-use palyra_sandbox::SandboxProcessRunError;
+use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
     Timestamp,
@@ -114,6 +114,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+    /// The way into the world, for calls that may go there.
+    pub net: Arc<Connector>,
 }
 
 impl Gate {
@@ -124,7 +126,8 @@ impl Gate {
     /// # Errors
     /// When the configuration cannot be used, the sandbox cannot run, or the journal cannot be read.
     pub async fn open(parts: Parts) -> Result<Self, OpenError> {
-        let ground = Ground { state_directory: parts.state_directory, environment: parts.environment };
+        let (state_directory, environment) = (parts.state_directory, parts.environment);
+        let ground = Ground { state_directory, environment, net: parts.net };
         let settings = Settings::first(parts.config, &ground)?;
         let recorded = parts.store.latest().await?;
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
@@ -192,6 +195,7 @@ impl Gate {
     /// # Errors
     /// When it was refused.
     pub async fn run_here(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
+        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
         proposal.waiting = Waiting::Attached;
         let cancel = Cancel::default();
         let work = self.conducting(proposal, cancel.clone(), None)?;
@@ -202,7 +206,13 @@ impl Gate {
     ///
     /// # Errors
     /// When it was refused.
-    pub async fn run(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
+    pub async fn run(&self, proposal: ToolProposal) -> Result<Completed, Refusal> {
+        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
+        self.run_own(proposal).await
+    }
+
+    /// The same, also for what only the daemon itself proposes.
+    pub(crate) async fn run_own(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
         proposal.waiting = Waiting::Attached;
         let (cancel, finished) = self.begin(proposal, None);
         let mut gone = CancelOnDrop { cancel: Some(cancel) };
@@ -216,6 +226,7 @@ impl Gate {
     /// # Errors
     /// When it was refused at once.
     pub async fn submit(&self, mut proposal: ToolProposal) -> Result<Accepted, Refusal> {
+        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
         proposal.waiting = Waiting::Accepted;
         let call = proposal.call;
         let (durable, accepted) = oneshot::channel();

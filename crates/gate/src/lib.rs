@@ -34,6 +34,7 @@ pub mod config;
 pub mod containment;
 pub mod deadline;
 pub mod decide;
+mod door;
 pub mod execute;
 pub mod gate;
 pub mod memory;
@@ -66,10 +67,14 @@ pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
 pub use gate::{Accepted, Gate, OpenError, Parts};
 pub use output::Output;
 pub use palyra_journal::state::CallKey;
-pub use palyra_sandbox::{Reason, tier_c::probe::Missing};
+pub use palyra_sandbox::{
+    Reason,
+    egress::{Connector, Forbidden, Resolve, SystemResolver},
+    tier_c::probe::Missing,
+};
 pub use permit::{Approver, Permit};
 pub use posture::PostureSetting;
-pub use proposal::ToolProposal;
+pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
 pub use tool::{

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use palyra_sandbox::{
     Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
     SandboxProcessRunner,
+    egress::HostRules,
     tier_c::{bubblewrap::HOME, linux::PROXY_PORT},
 };
 use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
@@ -49,6 +50,15 @@ impl Plan {
         match self {
             Self::Process { process, .. } => Some(process.egress.mode),
             Self::Daemon => None,
+        }
+    }
+
+    /// The hosts that it declares.
+    #[must_use]
+    pub fn hosts(&self) -> &[EgressHost] {
+        match self {
+            Self::Process { process, .. } => &process.egress.hosts,
+            Self::Daemon => &[],
         }
     }
 
@@ -141,7 +151,9 @@ const fn within_percent(narrow: u64, wide: u64) -> bool {
 pub(crate) struct Machine<'a> {
     pub(crate) config: &'a ToolCallConfig,
     pub(crate) runner: &'a SandboxProcessRunner,
-    /// The ports of the configured hosts.
+    /// The configured hosts.
+    pub(crate) hosts: &'a HostRules,
+    /// Their ports.
     pub(crate) ports: &'a BTreeSet<u16>,
     /// Palyra's own directory.
     pub(crate) state_directory: &'a AbsolutePath,
@@ -179,12 +191,24 @@ pub(crate) fn candidates(
         }
         let process = process_plan(work, root, *candidate, machine);
         let refused = match look {
-            Look::Whole => machine.runner.check(&process, work.opened.0.as_ref()).err(),
+            Look::Whole => {
+                machine.runner.check(&process, work.opened.0.as_ref()).err().or_else(|| unlisted(&process, machine))
+            }
             Look::Glance => None,
         };
         ways.push(Way { plan: Plan::Process { tier: candidate.tier, process }, refused });
     }
     (ways, unfit)
+}
+
+/// Why a strict plan cannot reach a host that it declares, unless a person lets it.
+fn unlisted(process: &ProcessPlan, machine: &Machine<'_>) -> Option<SandboxProcessRunError> {
+    let strict = process.egress.mode == EgressEnforcementMode::Strict;
+    let missing = process.egress.hosts.iter().find(|one| machine.hosts.find(&one.host, one.port).is_none());
+    missing.filter(|_| strict).map(|EgressHost { host, port }| SandboxProcessRunError {
+        kind: SandboxProcessRunErrorKind::EgressDenied,
+        detail: format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
+    })
 }
 
 fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> Result<(), UnfitReason> {

@@ -43,6 +43,18 @@ pub struct ToolProposal {
     pub waiting: Waiting,
     /// What tells it from another call when it is proposed again. It says nothing about what is done, and is kept beside the records.
     pub key: Option<CallKey>,
+    /// The running call that wants it, for what only the daemon proposes.
+    pub within: Option<Within>,
+}
+
+/// A call that runs and wants something more. It is told to whoever is asked, and no part of what they approve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Within {
+    /// The call.
+    pub call: CallId,
+    /// What it does, in one line.
+    pub summary: String,
 }
 
 impl ToolProposal {
@@ -88,6 +100,7 @@ impl ToolProposal {
             tool: self.tool.clone(),
             args: self.args.value().clone(),
             waiting: self.waiting,
+            within: self.within.clone(),
         }
     }
 }
@@ -113,6 +126,8 @@ pub struct ProposalDocument {
     tool: ToolName,
     args: Value,
     waiting: Waiting,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    within: Option<Within>,
 }
 
 impl ProposalDocument {
@@ -133,6 +148,7 @@ impl ProposalDocument {
             waiting: self.waiting,
             // It was taken when the call was first recorded.
             key: None,
+            within: self.within,
         })
     }
 }

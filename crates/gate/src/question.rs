@@ -222,7 +222,10 @@ impl Inner {
         let row = self.question(question.id).await?;
         // Before anything is looked at, so that what is found does not grow old in a queue.
         let turn = match row.state {
-            ApprovalState::Approved => Some(self.turn(&read(&row)?.prompt.principal, cancel).await),
+            ApprovalState::Approved => {
+                let prompt = read(&row)?.prompt;
+                Some(self.turn(&prompt.principal, &prompt.tool, cancel).await)
+            }
             _ => None,
         };
         let outcome = apply_tool_approval_outcome(&row, self.clock.as_ref(), self.recorded());

@@ -80,6 +80,7 @@ impl Inner {
         let machine = Machine {
             config: &settings.config.sandbox,
             runner: &settings.runner,
+            hosts: &settings.config.egress.host,
             ports: &settings.ports,
             state_directory: &self.ground.state_directory,
             environment: &settings.environment,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use palyra_policy::{PolicyEvaluationConfig, Snapshot};
-use palyra_sandbox::SandboxProcessRunner;
+use palyra_sandbox::{SandboxProcessRunner, egress::Connector};
 use palyra_types::{AbsolutePath, WorkspaceName};
 
 use crate::{
@@ -54,6 +54,8 @@ pub(crate) struct Ground {
     pub(crate) state_directory: AbsolutePath,
     /// The daemon's own environment.
     pub(crate) environment: BTreeMap<String, String>,
+    /// The way into the world.
+    pub(crate) net: Arc<Connector>,
 }
 
 impl Ground {
@@ -177,14 +179,14 @@ impl Gate {
 impl Settings {
     /// Opens and works out what a configuration says, for the first time.
     pub(crate) fn first(config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
-        let runner = SandboxProcessRunner::new(config.egress.allowed())?;
+        let runner = SandboxProcessRunner::new(config.egress.host.iter().cloned())?.with_connector(Arc::clone(&ground.net));
         let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
         Self::new(config, ground, runner, None)
     }
 
     /// Opens and works out what another configuration says.
     fn next(&self, config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
-        let runner = self.runner.with_hosts(config.egress.allowed());
+        let runner = self.runner.with_hosts(config.egress.host.iter().cloned());
         // Made anew, so that what enclosures are given to read is as the machine has it now. Those that wait are ended with the old one.
         let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
         Self::new(config, ground, runner, Some(self))
@@ -238,7 +240,7 @@ impl Settings {
         let passed = |(name, _): &(&String, &String)| config.sandbox.pass_environment.contains(*name);
         let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
         let environment = ground.environment.iter().filter(passed).map(pair).collect();
-        let ports = config.egress.host.iter().flat_map(|host| host.ports.iter().copied()).collect();
+        let ports = config.egress.host.iter().flat_map(|rule| rule.ports.iter().copied()).collect();
         let (evaluation, runner) = (Arc::new(evaluation), Arc::new(runner));
         let config = Arc::new(config);
         Ok(Self { config, evaluation, workspaces, adopted, programs, runner, ports, environment, uses })

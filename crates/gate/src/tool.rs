@@ -103,6 +103,11 @@ pub trait Tool: Send + Sync {
     fn glances(&self) -> bool {
         false
     }
+
+    /// Whether nobody but the daemon itself proposes it, on behalf of a call that runs.
+    fn is_internal(&self) -> bool {
+        false
+    }
 }
 
 /// Where a call is to happen.
@@ -189,6 +194,8 @@ pub enum Work {
     Process(ProcessWork),
     /// Reads or writes files.
     Files(FileWork),
+    /// Lets a call that runs connect to a host.
+    Connect(HostPort),
     /// Tells something the daemon knows.
     Report {
         /// What is told.

@@ -14,6 +14,7 @@ mod fs_list;
 mod fs_read;
 mod fs_search;
 mod fs_write;
+pub(crate) mod net_connect;
 mod process_run;
 mod program;
 mod reports;
@@ -72,9 +73,25 @@ impl Registry {
         Ok(())
     }
 
-    /// The definitions, in the order of their names.
+    /// The definitions of the tools that can be called, in the order of their names.
     pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
-        self.entries.values().map(|entry| entry.tool.definition())
+        self.entries.values().filter(|entry| !entry.tool.is_internal()).map(|entry| entry.tool.definition())
+    }
+
+    /// Refuses what only the daemon itself proposes, as if there were no such tool.
+    ///
+    /// # Errors
+    /// When it is one of those.
+    pub(crate) fn callable(&self, name: &ToolName) -> Result<(), CallError> {
+        match self.is_internal(name) {
+            true => Err(self.unknown(name)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether only the daemon itself proposes it.
+    pub(crate) fn is_internal(&self, name: &ToolName) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.tool.is_internal())
     }
 
     /// The definition of one tool.
@@ -99,10 +116,12 @@ impl Registry {
     }
 
     fn entry(&self, name: &ToolName) -> Result<&Entry, CallError> {
-        self.entries.get(name).ok_or_else(|| {
-            let known: Vec<&str> = self.entries.keys().map(ToolName::as_str).collect();
-            CallError::UnknownTool { name: name.clone(), near: nearest(name.as_str(), &known).map(str::to_owned) }
-        })
+        self.entries.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &ToolName) -> CallError {
+        let known: Vec<&str> = self.definitions().map(|one| one.name().as_str()).collect();
+        CallError::UnknownTool { name: name.clone(), near: nearest(name.as_str(), &known).map(str::to_owned) }
     }
 }
 
@@ -119,6 +138,7 @@ fn builtin(metadata: ToolMetadata) -> Result<Option<Arc<dyn Tool>>, JsonError> {
         "fs.list" => Arc::new(fs_list::FsList::new(metadata)?),
         "fs.search" => Arc::new(fs_search::FsSearch::new(metadata)?),
         "fs.write" => Arc::new(fs_write::FsWrite::new(metadata)?),
+        net_connect::NET_CONNECT => Arc::new(net_connect::NetConnect::new(metadata)?),
         "tool.list" => Arc::new(reports::ToolReport::tools(metadata)?),
         "daemon.status" => Arc::new(reports::ToolReport::status(metadata)?),
         _ => return Ok(None),

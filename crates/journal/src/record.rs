@@ -45,6 +45,8 @@ words! {
         ToolStarted = "tool.started",
         /// What a call did.
         ToolAttested = "tool.attested",
+        /// A connection of a call ended, or was refused.
+        EgressConnection = "egress.connection",
         /// A run was opened.
         RunOpened = "run.opened",
         /// A standing approval was ended.

@@ -5,7 +5,6 @@
 //! Does not: contain anything. The interpreter guard stops the obvious only.
 
 use std::{
-    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, Read},
@@ -23,6 +22,7 @@ use rustix::{
 };
 
 use crate::{
+    egress::HostRules,
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::Executable,
     plan::{EgressHost, EgressPlan, Interpreters, ProcessPlan},
@@ -50,7 +50,7 @@ pub struct Opened {
 }
 
 /// Checks a plan. Whoever has opened something of it already gives it along.
-pub fn check(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>, opened: Opened) -> Result<Checked, Error> {
+pub fn check(plan: &ProcessPlan, allowed: &HostRules, opened: Opened) -> Result<Checked, Error> {
     check_strings(plan)?;
     check_egress(plan, allowed)?;
     let executable = match opened.executable.filter(|opened| opened.is_of(&plan.program)) {
@@ -83,11 +83,11 @@ fn check_strings(plan: &ProcessPlan) -> Result<(), Error> {
     }
 }
 
-fn check_egress(plan: &ProcessPlan, allowed: &BTreeSet<EgressHost>) -> Result<(), Error> {
+fn check_egress(plan: &ProcessPlan, allowed: &HostRules) -> Result<(), Error> {
     let EgressPlan { mode, hosts } = &plan.egress;
     match mode {
         EgressEnforcementMode::None => Ok(()),
-        EgressEnforcementMode::Preflight => match hosts.iter().find(|host| !allowed.contains(host)) {
+        EgressEnforcementMode::Preflight => match hosts.iter().find(|one| allowed.find(&one.host, one.port).is_none()) {
             Some(EgressHost { host, port }) => Err(Error::new(
                 Kind::EgressDenied,
                 format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),

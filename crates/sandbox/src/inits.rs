@@ -75,7 +75,7 @@ impl Inits {
             // The runtime knows of the socket before anything can come out of it.
             let orders = UnixStream::from_std(orders)?;
             if let Ok(unsent) = send(&orders, order, fds) {
-                return Ok(Launched { init, control, orders, unsent, enclosed: None });
+                return Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None });
             }
         }
         let Idle { init, control, orders } = Idle::new(&self.image)?;
@@ -85,7 +85,7 @@ impl Inits {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Vec::new(),
             sent => sent?,
         };
-        Ok(Launched { init, control, orders, unsent, enclosed: None })
+        Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None })
     }
 
     /// Sees to it that enough wait, and that there are rules for what is hidden. Failing is no harm: the next call tries again.

@@ -59,7 +59,7 @@ pub use plan::{
 };
 pub use reason::Reason;
 pub use runner::{
-    Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT, executor_of,
+    Door, Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT, executor_of,
     not_enforced_by, run_constrained_process,
 };
 pub use running::{Aftermath, RunningProcess, Stopper};

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use palyra_types::{digest::Sha256Digest, word::words};
 use serde::{Serialize, Serializer};
 
-use crate::{protocol::layer, reason::Reason, tier_c::cgroup::Controller};
+use crate::{egress::EgressSummary, protocol::layer, reason::Reason, tier_c::cgroup::Controller};
 
 /// A process that ended. Nothing of its tree is left, unless the supervisor was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Outcome {
     pub layers: Vec<Layer>,
     /// What the sandbox itself knows about why something did not work.
     pub reasons: Vec<Reason>,
+    /// What went through its network, where that was its own and somebody decided about it.
+    pub egress: Option<EgressSummary>,
 }
 
 /// How a process ended.

@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::{
+    egress::{EgressRefusal, RefusedTarget},
     outcome::Ended,
     plan::Limits,
     protocol::Denied,
@@ -48,6 +49,21 @@ pub enum Reason {
         /// How large that is, in bytes.
         limit: u64,
     },
+    /// A connection was not let through.
+    Egress {
+        /// What the program named.
+        named: String,
+        /// The port; 0 for a name that was asked for.
+        port: u16,
+        /// Why not.
+        refusal: EgressRefusal,
+    },
+}
+
+impl From<RefusedTarget> for Reason {
+    fn from(RefusedTarget { named, port, refusal }: RefusedTarget) -> Self {
+        Self::Egress { named, port, refusal }
+    }
 }
 
 impl std::fmt::Display for Reason {
@@ -67,6 +83,8 @@ impl std::fmt::Display for Reason {
                 write!(f, "it could not start another process {times} times: there may be {limit}")
             }
             Self::ProcessorTime { limit } => write!(f, "it used more than {limit} seconds of processor time"),
+            Self::Egress { named, port: 0, refusal } => write!(f, "it could not look up `{named}`: {refusal}"),
+            Self::Egress { named, port, refusal } => write!(f, "it could not connect to `{named}` port {port}: {refusal}"),
             Self::FileSize { limit } => write!(f, "it wrote a file of more than {limit} bytes"),
         }
     }
@@ -82,6 +100,7 @@ impl Reason {
             Self::Memory { .. } => "raise `memory` under [sandbox.limits] if it needs more",
             Self::Processes { .. } => "raise `processes` under [sandbox.limits] if it needs more",
             Self::ProcessorTime { .. } => "raise `cpu_seconds` under [sandbox.limits] if it needs more",
+            Self::Egress { refusal, .. } => refusal.advice(),
             Self::FileSize { .. } => "raise `file_size` under [sandbox.limits] if it needs more",
         }
     }

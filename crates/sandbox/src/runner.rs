@@ -5,7 +5,6 @@
 //! Does not: isolate in tier B. [`TIER_B_DOES_NOT`] is the sentence for it.
 
 use std::{
-    collections::BTreeSet,
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -24,6 +23,9 @@ use tokio::{
 };
 
 use crate::{
+    egress::{
+        Connector, Doorkeeper, EgressLimits, EgressServer, Forbidden, HostRule, HostRules, SystemResolver,
+    },
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::{Executable, ProgramFiles},
     guard::{self, Checked, Opened},
@@ -31,7 +33,7 @@ use crate::{
     init::Init,
     inits::Inits,
     outcome::{Ended, Layer, Outcome},
-    plan::{Containment, EgressHost, Limits, ProcessPlan},
+    plan::{Containment, Limits, ProcessPlan},
     protocol::{self, Inside, MAX_ORDER, Named, Order, Unchanged},
     running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
     stamp::status_of,
@@ -39,6 +41,7 @@ use crate::{
     supervision::{Enclosed, Supervision, Walls},
     tier_c::{
         TierC,
+        enclosure::Sockets,
         profile::{Identity, Profile},
         stock::Place,
     },
@@ -62,9 +65,10 @@ pub const TIER_C_DOES_NOT: &str = "the network is the machine's: the process may
 pub struct SandboxProcessRunner {
     image: Arc<Image>,
     inits: Arc<Inits>,
-    allowed_egress_hosts: BTreeSet<EgressHost>,
+    allowed_egress_hosts: HostRules,
     layers: Vec<Layer>,
     tier_c: Result<Arc<TierC>, Error>,
+    net: Arc<Connector>,
 }
 
 /// What belongs to one run and not to the plan.
@@ -84,6 +88,18 @@ pub struct RunInput {
     pub executable: Option<Executable>,
     /// Whose call it is. An enclosure that was started ahead of need serves nobody else's.
     pub principal: String,
+    /// Who decides about its connections, with strict egress. Without anybody there are none.
+    pub door: Option<Door>,
+}
+
+/// Who decides about the connections of a run.
+#[derive(Clone)]
+pub struct Door(pub Arc<dyn Doorkeeper>);
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Door")
+    }
 }
 
 impl SandboxProcessRunner {
@@ -91,14 +107,21 @@ impl SandboxProcessRunner {
     ///
     /// # Errors
     /// When no process can be supervised here.
-    pub fn new(allowed_egress_hosts: impl IntoIterator<Item = EgressHost>) -> Result<Self, Error> {
+    pub fn new(allowed_egress_hosts: impl IntoIterator<Item = HostRule>) -> Result<Self, Error> {
         let unavailable =
             |error: io::Error| Error::new(Kind::Unavailable, format!("no supervisor can be started: {error}"));
         let image = Arc::new(Image::new().map_err(unavailable)?);
         let (inits, layers) = Inits::new(Arc::clone(&image))?;
-        let allowed_egress_hosts = allowed_egress_hosts.into_iter().collect();
+        let allowed_egress_hosts = HostRules::new(allowed_egress_hosts.into_iter().collect());
         let tier_c = Err(Error::new(Kind::Unavailable, "tier c is not set up"));
-        Ok(Self { image, inits: Arc::new(inits), allowed_egress_hosts, layers, tier_c })
+        let net = Arc::new(Connector::new(Arc::new(SystemResolver::default()), Forbidden(Vec::new())));
+        Ok(Self { image, inits: Arc::new(inits), allowed_egress_hosts, layers, tier_c, net })
+    }
+
+    /// The same runner, whose enclosures reach the world this way.
+    #[must_use]
+    pub fn with_connector(self, net: Arc<Connector>) -> Self {
+        Self { net, ..self }
     }
 
     /// The same runner, with tier C as far as this machine has what it takes.
@@ -110,13 +133,14 @@ impl SandboxProcessRunner {
 
     /// The same runner, which lets plans declare other hosts. What is prepared and known of this machine is shared.
     #[must_use]
-    pub fn with_hosts(&self, allowed_egress_hosts: impl IntoIterator<Item = EgressHost>) -> Self {
+    pub fn with_hosts(&self, allowed_egress_hosts: impl IntoIterator<Item = HostRule>) -> Self {
         Self {
             image: Arc::clone(&self.image),
             inits: Arc::clone(&self.inits),
-            allowed_egress_hosts: allowed_egress_hosts.into_iter().collect(),
+            allowed_egress_hosts: HostRules::new(allowed_egress_hosts.into_iter().collect()),
             layers: self.layers.clone(),
             tier_c: self.tier_c.clone(),
+            net: Arc::clone(&self.net),
         }
     }
 
@@ -209,6 +233,7 @@ impl SandboxProcessRunner {
         Ok(Prepared {
             source,
             launched,
+            egress: input.door.map(|door| (door, Arc::clone(&self.net))),
             order,
             given,
             streams: [stdout, stderr],
@@ -294,6 +319,8 @@ impl Source {
 pub struct Prepared {
     source: Source,
     launched: Launched,
+    /// Who decides about connections, and the way out.
+    egress: Option<(Door, Arc<Connector>)>,
     order: Order,
     given: Given,
     streams: [Stream; 2],
@@ -339,18 +366,20 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { source, mut launched, order, given, streams, output, limits, wall, out_of_time } = self;
+        let Self { source, mut launched, egress, order, given, streams, output, limits, wall, out_of_time } = self;
         let (stop, stopped) = watch::channel(None);
+        let mut server = launched.serve(egress.as_ref())?;
         // From here on every step is one that the program waits for.
         if !launched.go() {
             // Somebody killed it while it waited. Without the word nothing can have begun, so another one may.
             launched = source.launch(&order, &given).await?;
+            server = launched.serve(egress.as_ref())?;
             launched.go();
         }
-        let Launched { init, control, orders, unsent, enclosed } = launched;
+        let Launched { init, control, orders, unsent, enclosed, .. } = launched;
         let [stdout, stderr] = streams;
         let Given { ends, walls, .. } = given;
-        let around = Walls { enclosed, limits };
+        let around = Walls { enclosed, limits, server };
         let supervision =
             Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time, walls: around };
         let begun = supervision.begin(orders, unsent).await;
@@ -413,9 +442,19 @@ pub struct Launched {
     pub unsent: Vec<u8>,
     /// What is around it.
     pub enclosed: Option<Enclosed>,
+    /// What leads out of its network.
+    pub sockets: Option<Sockets>,
 }
 
 impl Launched {
+    /// Serves the network, if there is somebody to decide about it. Otherwise it leads nowhere.
+    fn serve(&mut self, egress: Option<&(Door, Arc<Connector>)>) -> Result<Option<EgressServer>, Error> {
+        let (Some(sockets), Some((Door(keeper), net))) = (self.sockets.take(), egress) else { return Ok(None) };
+        let server =
+            EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default());
+        server.map(Some).map_err(failed)
+    }
+
     /// Lets the program start, as soon as all of the order is there. Returns whether there is still somebody to tell.
     fn go(&mut self) -> bool {
         // At once if possible, and not by way of the runtime, which may not know yet that the socket can be written to.

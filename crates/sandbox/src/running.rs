@@ -65,6 +65,7 @@ impl RunningProcess {
             usage: Usage::default(),
             layers: Vec::new(),
             reasons: Vec::new(),
+            egress: None,
         })
     }
 }

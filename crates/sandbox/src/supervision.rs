@@ -14,13 +14,14 @@ use tokio::{
 };
 
 use crate::{
+    egress::EgressServer,
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     init::Init,
     orphans,
     outcome::{Ended, Layer, Outcome, StopCause, Usage},
     plan::Limits,
     protocol::{self, Cause, Denied, REPORT_LENGTH, Report, Step, TreeUsage},
-    reason,
+    reason::{self, Reason},
     stream::Stream,
     tier_c::cgroup::Cgroup,
 };
@@ -45,12 +46,13 @@ pub struct Supervision {
 }
 
 /// What a process is in, and what bounds it.
-#[derive(Debug)]
 pub struct Walls {
     /// For an enclosure.
     pub enclosed: Option<Enclosed>,
     /// The limits of the plan.
     pub limits: Limits,
+    /// What serves its network.
+    pub server: Option<EgressServer>,
 }
 
 /// What belongs to the enclosure of a process that runs.
@@ -155,10 +157,15 @@ impl Begun {
         };
         let cgroup = self.walls.enclosed.and_then(|enclosed| enclosed.cgroup);
         let exceeded = cgroup.as_ref().map(|cgroup| cgroup.exceeded()).unwrap_or_default();
-        let reasons = reason::known(ended, &denied, exceeded, &self.walls.limits);
+        let egress = match self.walls.server {
+            Some(server) => Some(server.finish().await),
+            None => None,
+        };
+        let mut reasons = reason::known(ended, &denied, exceeded, &self.walls.limits);
+        reasons.extend(egress.iter().flat_map(|summary| summary.refusals.iter().cloned().map(Reason::from)));
         drop(cgroup);
         let (stdout, stderr) = (self.stdout.finish(&mut buffer), self.stderr.finish(&mut buffer));
-        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons });
+        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons, egress });
         // Only now does the live stream end, so that whoever waits for that finds the outcome.
         drop((self.stdout, self.stderr, self.ends));
         self.init.collect(self.control).await;

@@ -9,6 +9,7 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use lab::{Lab, absolute};
 use palyra_sandbox::{
     EgressHost, EgressPlan, Ended, Interpreters, ProcessPlan, SandboxProcessRunErrorKind as Kind, SandboxProcessRunner,
+    egress::HostRule,
 };
 use palyra_types::{host::HostName, sandbox::EgressEnforcementMode};
 
@@ -124,7 +125,8 @@ async fn programs_that_only_mention_interpreters_are_not_refused() {
 async fn egress_is_checked_before_the_start_and_strict_is_not_claimed() {
     let lab = Lab::new();
     let host = |name: &str, port| EgressHost { host: HostName::parse(name).unwrap(), port };
-    let runner = SandboxProcessRunner::new([host("crates.io", 443)]).unwrap();
+    let rule = toml::from_str::<HostRule>("host = \"crates.io\"").unwrap();
+    let runner = SandboxProcessRunner::new([rule]).unwrap();
     let plan = |mode, hosts| ProcessPlan { egress: EgressPlan { mode, hosts }, ..lab.plan("/bin/true", &[]) };
     let run = async |plan: ProcessPlan| {
         let running = runner.start(&plan, palyra_sandbox::RunInput::default()).await.map_err(|error| error.kind)?;

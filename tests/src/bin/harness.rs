@@ -82,6 +82,7 @@ async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Pr
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
             waiting: Waiting::Attached,
             key: None,
+            within: None,
         };
         // Some wait for their call, some leave it to itself.
         let outcome = if caller.is_multiple_of(3) {

@@ -3,11 +3,10 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use clap::Args;
-use palyra_daemon::{Daemon, Installation, ServeError, environment, ports_are_free, serve_with};
+use palyra_daemon::{Daemon, Installation, ServeError, World, environment, ports_are_free, serve_with};
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy};
 use serde::Serialize;
 
@@ -33,7 +32,7 @@ pub(crate) fn up(args: &UpArgs, terminal: &Terminal) -> Outcome {
     // Not even a workspace is made for a daemon that cannot start.
     ports_are_free(&home).map_err(|error| refused(&error))?;
     let workspace = workspace(args)?;
-    let served = serve_with(workspace.as_ref(), Arc::new(SystemClock::new()), Arc::new(SystemEntropy), |daemon| {
+    let served = serve_with(workspace.as_ref(), World::real(), |daemon| {
         welcome(daemon, terminal);
     });
     served.map(|()| Exit::Ok).map_err(|error| refused(&error))

@@ -17,7 +17,7 @@ use crate::{
     proposal::{ProposalDocument, ToolProposal},
     refusal::Refusal,
     risk::Risk,
-    tool::{Intent, Work},
+    tool::{HostPort, Intent, Work},
 };
 
 /// A question to a person: everything about a call, uncut.
@@ -131,9 +131,13 @@ impl PendingToolApproval {
 }
 
 /// The call in one line. Never cut: what does not fit must be scrolled to, not guessed.
-fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
+pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
     match &intent.work {
         Work::Process(work) => visible(&work.process().command()),
+        Work::Connect(HostPort { host, port }) => match &proposal.within {
+            Some(within) => format!("connect to {host} port {port}, wanted by {}", within.summary),
+            None => format!("connect to {host} port {port}"),
+        },
         Work::Files(_) | Work::Report { .. } => format!("{} {}", proposal.tool, visible(proposal.args.canonical())),
     }
 }

@@ -38,6 +38,12 @@ pub struct Connector {
     patience: Duration,
 }
 
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("forbidden", &self.forbidden).finish_non_exhaustive()
+    }
+}
+
 impl Connector {
     /// A connector that finds hosts by `resolver` and never reaches `forbidden`.
     #[must_use]

@@ -25,6 +25,7 @@ use super::{
     profile::{NetworkKind, Profile},
 };
 use crate::{
+    egress::EgressSockets,
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     image::Image,
     init::Idle,
@@ -105,6 +106,12 @@ impl Sockets {
     fn from(fds: Vec<OwnedFd>) -> Option<Self> {
         let mut fds = fds.into_iter();
         Some(Self { names: fds.next()?, proxy: fds.next()?, ports: fds.collect() })
+    }
+}
+
+impl From<Sockets> for EgressSockets {
+    fn from(Sockets { names, proxy, ports }: Sockets) -> Self {
+        Self { dns: names.into(), proxy: proxy.into(), direct: ports.into_iter().map(Into::into).collect() }
     }
 }
 

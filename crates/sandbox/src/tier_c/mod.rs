@@ -153,7 +153,7 @@ impl TierC {
 
     fn order(&self, enclosure: Enclosure, place: &Place, order: &Order, fds: &[BorrowedFd<'_>]) -> Result<Launched, Error> {
         let failed = |error: std::io::Error| Error::new(Kind::SpawnFailed, error.to_string());
-        let Enclosure { idle: Idle { init, control, orders }, cgroup, user, mut layers, .. } = enclosure;
+        let Enclosure { idle: Idle { init, control, orders }, sockets, cgroup, user, mut layers } = enclosure;
         if let Some(user) = user {
             // So that what is written to can be opened by its path, too: `/dev/stdout`.
             let (uid, gid) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(user));
@@ -166,7 +166,7 @@ impl TierC {
         layers.extend(cgroup.iter().flat_map(|cgroup| cgroup.controllers()).map(Layer::Cgroup));
         let orders = tokio::net::UnixStream::from_std(orders).map_err(failed)?;
         let unsent = send(orders.as_fd(), order, fds).map_err(failed)?;
-        Ok(Launched { init, control, orders, unsent, enclosed: Some(Enclosed { layers, cgroup }) })
+        Ok(Launched { init, control, orders, unsent, enclosed: Some(Enclosed { layers, cgroup }), sockets })
     }
 
     /// Starts an enclosure for a place. Takes some milliseconds.
