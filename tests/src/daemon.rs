@@ -38,6 +38,7 @@ pub struct DaemonPlan {
     user: Option<String>,
     own_clock: bool,
     descriptors: Option<u32>,
+    hosts: Option<String>,
 }
 
 impl DaemonPlan {
@@ -68,6 +69,13 @@ impl DaemonPlan {
     pub const fn own_clock(mut self) -> Self {
         self.own_clock = true;
         self
+    }
+
+    /// Where these are all the hosts that there are: a line `name address…` for each.
+    #[must_use]
+    pub fn hosts(mut self, hosts: &str) -> Self {
+        self.hosts = Some(hosts.to_owned());
+        self.own_clock()
     }
 
     /// With so many descriptors and no more.
@@ -105,6 +113,9 @@ impl DaemonPlan {
         }
         let ahead = root.path().join("ahead");
         fs::write(&ahead, "0").unwrap();
+        if let Some(hosts) = &self.hosts {
+            fs::write(root.path().join("hosts"), hosts).unwrap();
+        }
         let private = Command::new("chmod").args(["-R", "go="]).arg(&home).status().unwrap();
         assert!(private.success());
         let lab = DaemonLab {
@@ -185,6 +196,9 @@ impl DaemonLab {
             None => Command::new(program),
         };
         command.env("PALYRA_HOME", &self.home).env("LAB_AHEAD", &self.ahead).current_dir(&self.workspace);
+        if self.plan.hosts.is_some() {
+            command.env("LAB_HOSTS", self.root.path().join("hosts"));
+        }
         command
     }
 
@@ -245,6 +259,13 @@ impl DaemonLab {
         let beside = self.ahead.with_extension("new");
         fs::write(&beside, ahead.as_millis().to_string()).unwrap();
         fs::rename(beside, &self.ahead).unwrap();
+    }
+
+    /// Other hosts than before.
+    pub fn set_hosts(&self, hosts: &str) {
+        let beside = self.root.path().join("hosts.new");
+        fs::write(&beside, hosts).unwrap();
+        fs::rename(beside, self.root.path().join("hosts")).unwrap();
     }
 
     /// The state directory.

@@ -310,6 +310,9 @@ pub async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     unreachable!("it did not happen in ten seconds")
 }
 
+/// A configuration in which programs run in tier B only.
+pub const TIER_B: &str = "[sandbox]\nplans = [{ tier = \"b\", egress = \"preflight\" }]";
+
 /// What a process printed.
 #[must_use]
 pub fn text(completed: &Completed) -> String {

@@ -3,11 +3,12 @@
 
 mod audit;
 pub mod daemon;
+pub mod site;
 mod faults;
 mod lab;
 mod setup;
 
 pub use audit::Audit;
 pub use faults::{Faults, Hold};
-pub use lab::{Lab, Plan, owner, text, until};
+pub use lab::{Lab, Plan, TIER_B, owner, text, until};
 pub use setup::{Opened, Setup};

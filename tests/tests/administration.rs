@@ -9,7 +9,7 @@ use palyra_gate::{
     approval::record::Pattern, config::WorkspaceSection, posture::PostureLayer,
 };
 use palyra_journal::{JournalStore, RecordKind};
-use palyra_tests::{Lab, Plan, owner, text};
+use palyra_tests::{Lab, Plan, TIER_B, owner, text};
 use palyra_types::{
     AbsolutePath, Action, Channel, Posture, Principal, Resource, Sha256Digest, Timestamp, ToolName, WorkspaceName,
     clock::ManualClock,
@@ -70,7 +70,7 @@ fn reaching_out(lab: &Lab) -> ToolProposal {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_configuration_comes_into_force_whole() {
-    let lab = Lab::new().await;
+    let lab = Plan::default().config(TIER_B).open().await;
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("a"), "there").unwrap();
     let read = || ToolProposal {

@@ -29,7 +29,7 @@ async fn a_question_shows_the_whole_call_and_hides_nothing() {
     let question = lab.asked(1).await.remove(0);
     assert!(question.summary.starts_with("/usr/bin/echo 'a b' '<U+202E>txt' xxx"), "{}", question.summary);
     assert!(question.summary.len() > 5_000, "it was cut");
-    assert_eq!(question.risk.level.as_str(), "high");
+    assert_eq!(question.risk.level.as_str(), "medium");
     assert_eq!(question.policies[0].id.as_str(), "baseline.execute-ask");
     assert!(question.policies[0].location.contains("baseline.cedar:"), "{}", question.policies[0].location);
     lab.approve(question.id, DecisionScope::Once).await.unwrap();

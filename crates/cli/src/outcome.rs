@@ -103,6 +103,20 @@ pub(crate) fn receipt(receipt: &Receipt, terminal: &Terminal) {
     if let Some(not) = text("not_enforced") {
         terminal.out(format!("           not enforced: {not}"));
     }
+    for line in reasons(receipt) {
+        terminal.out(format!("           {line}"));
+    }
+}
+
+/// What the sandbox itself knows about why something did not work, and what to do about it.
+pub(crate) fn reasons(receipt: &Receipt) -> Vec<String> {
+    let told = receipt.attestation.get("reasons").and_then(|value| value.as_array());
+    let text = |reason: &serde_json::Value, key: &str| reason.get(key)?.as_str().map(shown);
+    let line = |reason: &serde_json::Value| {
+        let help = text(reason, "help").filter(|help| !help.is_empty()).map(|help| format!("; {help}"));
+        Some(format!("{}{}", text(reason, "message")?, help.unwrap_or_default()))
+    };
+    told.into_iter().flatten().filter_map(line).collect()
 }
 
 fn headline(call: &Call, terminal: &Terminal) -> String {

@@ -17,7 +17,7 @@ pub type Unavailable = palyra_gate::containment::Unavailable;
 /// # Errors
 /// When tier C is not to be had.
 pub fn find(config: &Config, directory: &Path) -> Result<Containment, Unavailable> {
-    Containment::find(&config.sandbox, directory.join("sandbox"))
+    Containment::find((&config.sandbox, &config.egress), directory.join("sandbox"))
 }
 
 /// The layers of tier C, one check for each kind.

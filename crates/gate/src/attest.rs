@@ -3,7 +3,7 @@
 //! Guarantees: the statement is a C2SP signed note over one line of canonical JSON, so foreign tools can verify it; it names the layers that
 //! were really active, not those that were planned; a call that was cancelled, crashed or interrupted is attested as such.
 
-use palyra_sandbox::Reason;
+use palyra_sandbox::{Reason, egress::EgressSummary};
 use palyra_types::{
     EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId, RunId, SessionId},
@@ -93,7 +93,10 @@ pub struct ToolAttestation {
     pub not_enforced: Option<String>,
     /// What the sandbox knows about why something did not work for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ToldReason>,
+    /// What went through its network, where that was its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUse>,
     /// How it ended.
     pub ending: Ending,
     /// More about that.
@@ -109,6 +112,43 @@ pub struct ToolAttestation {
     pub times: Times,
     /// The record that was written before it ran.
     pub started_seq: u64,
+}
+
+/// A reason, with what it says and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToldReason {
+    /// The reason.
+    #[serde(flatten)]
+    pub reason: Reason,
+    /// What it says.
+    pub message: String,
+    /// What to do about it.
+    pub help: &'static str,
+}
+
+impl From<&Reason> for ToldReason {
+    fn from(reason: &Reason) -> Self {
+        Self { reason: reason.clone(), message: reason.to_string(), help: reason.advice() }
+    }
+}
+
+/// What went through the network of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NetworkUse {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections and names that were refused.
+    pub refused: u64,
+    /// Bytes that went out.
+    pub sent: u64,
+    /// Bytes that came in.
+    pub received: u64,
+}
+
+impl From<&EgressSummary> for NetworkUse {
+    fn from(&EgressSummary { connections, refused, sent, received, .. }: &EgressSummary) -> Self {
+        Self { connections, refused, sent, received }
+    }
 }
 
 /// When things happened.
@@ -172,7 +212,8 @@ impl ToolAttestation {
             egress: plan.and_then(crate::plan::Plan::egress),
             sandbox_enforcement: executed.layers.clone(),
             not_enforced: executed.not_enforced.map(str::to_owned),
-            reasons: executed.reasons.clone(),
+            reasons: executed.reasons.iter().map(ToldReason::from).collect(),
+            network: executed.network,
             ending: executed.ending,
             detail: executed.detail.clone(),
             exit_code: executed.output.exit_code(),

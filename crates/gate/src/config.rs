@@ -189,7 +189,7 @@ impl Default for WarmSection {
 impl ToolCallConfig {
     /// What the sandbox is told about tier C. What it makes goes into this directory.
     #[must_use]
-    pub fn tier_c(&self, directory: PathBuf) -> TierCOptions {
+    pub fn tier_c(&self, directory: PathBuf, trust: &[AbsolutePath]) -> TierCOptions {
         let WarmSection { each, most, idle_seconds } = self.warm;
         TierCOptions {
             linux: LinuxOptions {
@@ -197,6 +197,7 @@ impl ToolCallConfig {
                 directory,
                 first_user: self.first_user,
                 require_cgroup: self.require_cgroup,
+                trust: trust.iter().map(|path| PathBuf::from(path.as_str())).collect(),
             },
             warm: WarmOptions {
                 each: each.into(),
@@ -246,6 +247,8 @@ pub struct Candidate {
 pub struct EgressSection {
     /// `[[egress.host]]`: the hosts that calls may reach, each with its ports and terms.
     pub host: HostRules,
+    /// Files with certificates of authorities that programs in tier C and `http.fetch` trust, besides those that the machine trusts.
+    pub trust: Vec<AbsolutePath>,
 }
 
 /// `[approvals]`: how people are asked.

@@ -10,7 +10,10 @@ use palyra_sandbox::{
     tier_c::{TierC, probe::Missing},
 };
 
-use crate::{config::ToolCallConfig, gate::Gate};
+use crate::{
+    config::{EgressSection, ToolCallConfig},
+    gate::Gate,
+};
 
 /// Why tier C is not to be had.
 pub type Unavailable = SandboxProcessRunError;
@@ -80,8 +83,8 @@ impl Containment {
     ///
     /// # Errors
     /// When tier C is not to be had.
-    pub fn find(config: &ToolCallConfig, directory: PathBuf) -> Result<Self, Unavailable> {
-        let runner = SandboxProcessRunner::new([])?.with_tier_c(&config.tier_c(directory));
+    pub fn find((config, egress): (&ToolCallConfig, &EgressSection), directory: PathBuf) -> Result<Self, Unavailable> {
+        let runner = SandboxProcessRunner::new([])?.with_tier_c(&config.tier_c(directory, &egress.trust));
         runner.tier_c().map(|tier_c| Self::of(tier_c)).map_err(Clone::clone)
     }
 

@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{
     action::CallAction,
-    attest::Ending,
+    attest::{Ending, NetworkUse},
     door::CallDoor,
     output::Output,
     permit::{CallFacts, Permit, Spent},
@@ -158,6 +158,8 @@ pub struct Executed {
     pub(crate) layers: Vec<String>,
     /// What the sandbox knows about why something did not work.
     pub(crate) reasons: Vec<Reason>,
+    /// What went through its network.
+    pub(crate) network: Option<NetworkUse>,
     pub(crate) not_enforced: Option<&'static str>,
     pub(crate) ran: Duration,
     /// Kept until it is attested.
@@ -174,6 +176,7 @@ impl Executed {
             executor: UNKNOWN_EXECUTOR,
             layers: Vec::new(),
             reasons: Vec::new(),
+            network: None,
             not_enforced: None,
             ran: Duration::ZERO,
             _aftermath: None,
@@ -280,6 +283,7 @@ async fn run_process(
     let (ending, detail) = ending(outcome.ended, &plan.limits);
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
     let reasons = outcome.reasons.clone();
+    let network = outcome.egress.as_ref().map(NetworkUse::from);
     Executed {
         ending,
         detail,
@@ -288,6 +292,7 @@ async fn run_process(
         executor: executor_of(plan),
         layers,
         reasons,
+        network,
         not_enforced: not_enforced_by(plan),
         ran: Duration::ZERO,
         _aftermath: aftermath,
@@ -369,6 +374,7 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         executor: DAEMON_EXECUTOR,
         layers: vec!["openat2_beneath_workspace".to_owned()],
         reasons: Vec::new(),
+        network: None,
         not_enforced: None,
         ran: Duration::ZERO,
         _aftermath: None,

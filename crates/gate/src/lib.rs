@@ -59,7 +59,7 @@ pub use approval::{
     PendingToolApproval, PresencePin, RefusalRecord, StandingApproval, apply_tool_approval_outcome,
     resolve_cached_tool_approval_for_proposal,
 };
-pub use attest::{Completed, Ending, Receipt, ToolAttestation};
+pub use attest::{Completed, Ending, NetworkUse, Receipt, ToldReason, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
 pub use containment::Containment;
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};

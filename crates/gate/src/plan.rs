@@ -9,7 +9,7 @@ use palyra_sandbox::{
     Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
     SandboxProcessRunner,
     egress::HostRules,
-    tier_c::{bubblewrap::HOME, linux::PROXY_PORT},
+    tier_c::{TRUSTED, bubblewrap::HOME, linux::PROXY_PORT},
 };
 use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
 use serde::{Deserialize, Serialize};
@@ -155,6 +155,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) hosts: &'a HostRules,
     /// Their ports.
     pub(crate) ports: &'a BTreeSet<u16>,
+    /// Whether there are authorities that the machine itself does not trust.
+    pub(crate) trusts_more: bool,
     /// Palyra's own directory.
     pub(crate) state_directory: &'a AbsolutePath,
     /// The daemon's environment, as far as it is passed on.
@@ -240,6 +242,10 @@ fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, m
     env.entry("HOME".to_owned()).or_insert(home);
     if candidate.egress == EgressEnforcementMode::Strict {
         env.extend(proxy_variables());
+    }
+    if candidate.tier == SandboxTier::C && machine.trusts_more {
+        // Node trusts a list of its own, and this one too.
+        env.insert("NODE_EXTRA_CA_CERTS".to_owned(), format!("/etc/{TRUSTED}"));
     }
     let hosts = work.hosts.iter().map(|one| EgressHost { host: one.host.clone(), port: one.port });
     let containment = match candidate.tier {

@@ -82,6 +82,7 @@ impl Inner {
             runner: &settings.runner,
             hosts: &settings.config.egress.host,
             ports: &settings.ports,
+            trusts_more: !settings.config.egress.trust.is_empty(),
             state_directory: &self.ground.state_directory,
             environment: &settings.environment,
         };

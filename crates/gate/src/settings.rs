@@ -180,7 +180,7 @@ impl Settings {
     /// Opens and works out what a configuration says, for the first time.
     pub(crate) fn first(config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = SandboxProcessRunner::new(config.egress.host.iter().cloned())?.with_connector(Arc::clone(&ground.net));
-        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
+        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory(), &config.egress.trust));
         Self::new(config, ground, runner, None)
     }
 
@@ -188,7 +188,7 @@ impl Settings {
     fn next(&self, config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
         let runner = self.runner.with_hosts(config.egress.host.iter().cloned());
         // Made anew, so that what enclosures are given to read is as the machine has it now. Those that wait are ended with the old one.
-        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory()));
+        let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory(), &config.egress.trust));
         Self::new(config, ground, runner, Some(self))
     }
 

@@ -164,6 +164,12 @@ fn over(call: Box<Call>, args: &RunArgs, live: &mut Live, terminal: &Terminal) -
         let advice = if receipt.ending() == "timed_out" { timeout_advice(args.timeout, receipt) } else { "" };
         terminal.talk(format!("palyra: {}{advice}", outcome::ending(receipt)));
     }
+    // A program that worked got on without what it was refused.
+    if exit != Exit::Ok {
+        for reason in call.receipt.iter().flat_map(outcome::reasons) {
+            terminal.talk(format!("palyra: {reason}"));
+        }
+    }
     Ok(exit)
 }
 

@@ -5,7 +5,8 @@
 //! Does not: follow what changes afterwards. It is made anew when the daemon starts and when it reads its configuration.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
@@ -20,11 +21,12 @@ pub struct Etc {
 }
 
 impl Etc {
-    /// Makes one in this directory, which is the daemon's own. What an earlier daemon left there is removed.
+    /// Makes one in this directory, which is the daemon's own. What an earlier daemon left there is removed. Programs trust the authorities of
+    /// these certificates, besides those that the machine trusts.
     ///
     /// # Errors
     /// When something cannot be written. What cannot be read is left out.
-    pub fn generate(within: &Path) -> io::Result<Self> {
+    pub fn generate(within: &Path, trust: &[PathBuf]) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(within)?;
         let own = format!("etc-{}-", std::process::id());
@@ -35,6 +37,9 @@ impl Etc {
         }
         let etc = Self { path: within.join(format!("{own}{}", NEXT.fetch_add(1, Ordering::Relaxed))) };
         fill(&etc.path)?;
+        for certificates in trust {
+            add(&etc.path, &fs::read(certificates)?)?;
+        }
         Ok(etc)
     }
 
@@ -78,6 +83,20 @@ fn fill(into: &Path) -> io::Result<()> {
         if name.to_str().is_some_and(|name| name.starts_with("java-")) {
             copy(&entry.path(), &into.join(name), 0)?;
         }
+    }
+    Ok(())
+}
+
+/// Adds certificates to every bundle there is, and makes one where there is none.
+fn add(etc: &Path, certificates: &[u8]) -> io::Result<()> {
+    let there: Vec<PathBuf> = BUNDLES.iter().map(|name| etc.join(name)).filter(|path| path.is_file()).collect();
+    let bundles = if there.is_empty() { vec![etc.join(TRUSTED)] } else { there };
+    for bundle in bundles {
+        fs::create_dir_all(bundle.parent().unwrap_or(etc))?;
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&bundle)?;
+        file.write_all(b"\n")?;
+        file.write_all(certificates)?;
+        fs::set_permissions(&bundle, fs::Permissions::from_mode(0o644))?;
     }
     Ok(())
 }
@@ -132,6 +151,12 @@ const COPIED: &[&str] = &[
     "ssl",
     "timezone",
 ];
+
+/// Where the certificates are that programs trust, as Debian has them.
+pub const TRUSTED: &str = "ssl/certs/ca-certificates.crt";
+
+/// Where different systems have them.
+const BUNDLES: &[&str] = &[TRUSTED, "pki/tls/certs/ca-bundle.crt", "pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "ssl/cert.pem"];
 
 const MOST_LEVELS: u32 = 6;
 const LARGEST: u64 = 4 << 20;

@@ -47,6 +47,8 @@ pub struct LinuxOptions {
     pub first_user: u32,
     /// Whether an enclosure without a cgroup is none.
     pub require_cgroup: bool,
+    /// Certificates of authorities that programs trust, besides those that the machine trusts.
+    pub trust: Vec<PathBuf>,
 }
 
 /// Enclosures by bubblewrap.
@@ -88,7 +90,7 @@ impl LinuxBubblewrap {
         let program = find_bubblewrap(options.bubblewrap.as_deref())?;
         let version = version_of(&program).map_err(|error| unavailable("bubblewrap does not run", &error))?;
         let system = SystemTree::of_this_machine().map_err(|error| unavailable("the system's programs are missing", &error))?;
-        let etc = Etc::generate(&options.directory);
+        let etc = Etc::generate(&options.directory, &options.trust);
         let etc = Arc::new(etc.map_err(|error| unavailable("no /etc can be made for enclosures", &error))?);
         let cgroups = Arc::new(Cgroups::of_this_machine());
         if options.require_cgroup && cgroups.controllers().is_empty() {

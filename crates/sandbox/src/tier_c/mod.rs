@@ -35,6 +35,7 @@ use std::{
 use palyra_types::path::AbsolutePath;
 
 pub use self::{
+    etc::TRUSTED,
     backend::{BackendPlan, Command, TierCBackend},
     linux::LinuxBubblewrap,
     macos::MacosSandboxExec,

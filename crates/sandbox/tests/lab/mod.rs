@@ -48,7 +48,7 @@ impl Lab {
     pub fn tier_c_options(&self) -> TierCOptions {
         let directory = self.outside().join("tier-c");
         TierCOptions {
-            linux: LinuxOptions { bubblewrap: None, directory, first_user: FIRST_USER, require_cgroup: false },
+            linux: LinuxOptions { bubblewrap: None, directory, first_user: FIRST_USER, require_cgroup: false, trust: Vec::new() },
             warm: WarmOptions { each: 2, most: 4, idle: Duration::from_secs(60) },
         }
     }

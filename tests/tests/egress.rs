@@ -1,0 +1,244 @@
+//! Strict egress by real programs: they reach what is allowed without knowing of a proxy, and nothing else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on ends, and it makes a repository"
+)]
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use palyra_api::call::{Call, Output};
+use palyra_tests::{
+    daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, tool},
+    site::Site,
+};
+use serde_json::{Value, json};
+
+/// Everything is allowed that the sandbox allows.
+const ALLOW_ALL: &str = "@id(\"lab.all\") permit (principal, action, resource);";
+
+/// Programs run, and each connection asks.
+const ASK_NETWORK: &str = r#"
+@id("lab.run") permit (principal, action == Palyra::Action::"tool.execute", resource == Palyra::Tool::"process.run");
+@id("lab.network") permit (principal, action == Palyra::Action::"net.connect", resource) when { context.approved };
+"#;
+
+const NAME: &str = "files.lab.test";
+
+/// A site, and a daemon whose only hosts are its names.
+struct Net {
+    site: Site,
+    lab: DaemonLab,
+    _files: tempfile::TempDir,
+}
+
+impl Net {
+    async fn start(policies: &str, config: &str, as_user: impl FnOnce(DaemonPlan) -> DaemonPlan) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        fs::write(files.path().join("greeting"), "hello from outside\n").unwrap();
+        make_repository(files.path());
+        let site = Site::start(&[NAME, "other.lab.test"], files.path()).await;
+        let authority = files.path().join("authority.pem");
+        fs::write(&authority, site.certificate()).unwrap();
+        // Whoever runs the daemon has to be able to read it.
+        assert!(Command::new("chmod").args(["-R", "go+rX"]).arg(files.path()).status().unwrap().success());
+        let config =
+            config.replace("PORT", &site.port().to_string()).replace("AUTHORITY", authority.to_str().unwrap());
+        let plan = DaemonPlan::default()
+            .policies("lab.cedar", policies)
+            .config(&config)
+            .hosts(&format!("{NAME} 127.0.0.1\nother.lab.test 127.0.0.1\nexample.org 192.0.2.7\n"));
+        Self { site, lab: as_user(plan).start(), _files: files }
+    }
+
+    fn url(&self, name: &str, path: &str) -> String {
+        format!("https://{name}:{}/{path}", self.site.port())
+    }
+
+    async fn run<const N: usize>(&self, argv: [&str; N]) -> Ran {
+        Ran::of(self.lab.agent().propose(&command(argv), None).await.unwrap())
+    }
+}
+
+/// What came of a program.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    attestation: Value,
+}
+
+impl Ran {
+    fn of(call: Call) -> Self {
+        let Some(Output::Process { exit_code, stdout, stderr, .. }) = call.output else { panic!("{call:?}") };
+        let attestation = call.receipt.unwrap().attestation;
+        assert_eq!(attestation["executor"], "sandbox_tier_c_linux_bubblewrap");
+        Self { code: exit_code, stdout: stdout.data, stderr: stderr.data, attestation }
+    }
+
+    /// The kinds of refusals that the sandbox tells about.
+    fn refusals(&self) -> Vec<&str> {
+        let reasons = self.attestation["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+        reasons.iter().filter_map(|reason| reason["refusal"]["kind"].as_str()).collect()
+    }
+}
+
+fn make_repository(files: &Path) {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=lab", "-c", "user.email=lab@lab.test", "-c", "init.defaultBranch=main"]);
+        assert!(command.args(arguments).current_dir(files).output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "source"]);
+    fs::write(files.join("source/readme"), "cloned\n").unwrap();
+    git(&["-C", "source", "add", "readme"]);
+    git(&["-C", "source", "commit", "-m", "first"]);
+    git(&["clone", "--bare", "source", "project.git"]);
+    // What a server that knows nothing of git needs to serve it.
+    git(&["-C", "project.git", "update-server-info"]);
+}
+
+const LISTED: &str = "[egress]\ntrust = [\"AUTHORITY\"]\n[[egress.host]]\nhost = \"files.lab.test\"\nports = [PORT]\nallow_private = true";
+
+async fn programs_reach_a_listed_host_and_no_other(net: &Net) {
+    let greeting = net.url(NAME, "greeting");
+    let other = net.url("other.lab.test", "greeting");
+    let python = |url: &str| format!("import urllib.request; print(urllib.request.urlopen('{url}').read().decode())");
+    let node = |url: &str| {
+        format!("fetch('{url}').then(r => r.text()).then(console.log).catch(e => {{ console.error(e.cause); process.exit(1) }})")
+    };
+    let direct = |url: &str| format!("unset https_proxy HTTPS_PROXY all_proxy ALL_PROXY; curl -sS {url}");
+    for argv in [
+        ["curl", "-sS", &greeting],
+        ["/usr/bin/python3", "-c", &python(&greeting)],
+        ["node", "-e", &node(&greeting)],
+        ["sh", "-c", &direct(&greeting)],
+    ] {
+        let ran = net.run(argv).await;
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "hello from outside"), "{argv:?}: {ran:?}");
+        assert!(ran.refusals().is_empty(), "{ran:?}");
+        assert_eq!(ran.attestation["network"]["connections"], 1, "{ran:?}");
+    }
+    let ran = net.run(["git", "clone", "-q", &net.url(NAME, "project.git"), "cloned"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(fs::read_to_string(net.lab.workspace().join("cloned/readme")).unwrap(), "cloned\n");
+    let before = net.site.requests();
+    for argv in [
+        ["curl", "-sS", &other],
+        ["/usr/bin/python3", "-c", &python(&other)],
+        ["node", "-e", &node(&other)],
+        ["sh", "-c", &direct(&other)],
+        ["git", "ls-remote", &other],
+    ] {
+        let ran = net.run(argv).await;
+        assert_ne!(ran.code, Some(0), "{argv:?}: {ran:?}");
+        assert_eq!(ran.refusals(), ["not_listed"], "{argv:?}: {ran:?}");
+    }
+    assert_eq!(net.site.requests(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn curl_python_node_and_git_reach_a_listed_host_and_no_other() {
+    let net = Net::start(ALLOW_ALL, LISTED, |plan| plan).await;
+    programs_reach_a_listed_host_and_no_other(&net).await;
+    let records = net.lab.owner().records(&palyra_api::journal::RecordQuery::default()).await.unwrap().records;
+    let connections = records.iter().filter(|record| record.kind == "egress.connection").count();
+    assert!(connections >= 10, "{connections}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn they_do_so_for_an_ordinary_user_too() {
+    let net = Net::start(ALLOW_ALL, LISTED, DaemonPlan::ordinary_user).await;
+    programs_reach_a_listed_host_and_no_other(&net).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_is_explained_where_the_program_can_show_it() {
+    let net = Net::start(ALLOW_ALL, LISTED, |plan| plan).await;
+    let ran = net.run(["curl", "-sS", "-i", "http://example.org/"]).await;
+    assert!(ran.stdout.contains("no rule names the host `example.org`"), "{ran:?}");
+    assert_eq!(ran.refusals(), ["not_listed"]);
+    let told = &ran.attestation["reasons"][0];
+    assert_eq!(told["message"], "it could not connect to `example.org` port 80: no rule names the host `example.org`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_policy_asks_about_waits_for_the_answer() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let call = accepted(command(["curl", "-sS", &net.url(NAME, "greeting")]));
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    let owner = net.lab.owner();
+    let question = asked(&owner, 1).await.remove(0);
+    assert_eq!(question.tool.as_str(), "net.connect");
+    assert!(question.summary.starts_with("connect to files.lab.test port "), "{}", question.summary);
+    assert!(question.summary.contains("wanted by /usr/bin/curl"), "{}", question.summary);
+    assert_eq!(net.site.requests(), 0);
+    approve(&owner, &question).await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "hello from outside\n"), "{ran:?}");
+
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    owner.deny(question.id, &no(&question, Some("not today"))).await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_ne!(ran.code, Some(0));
+    assert_eq!(ran.refusals(), ["denied_by_person"], "{ran:?}");
+    assert_eq!(net.site.requests(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_a_call_declares_is_asked_about_with_it_and_not_again() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let host = format!("{NAME}:{}", net.site.port());
+    let args = json!({ "command": ["curl", "-sS", net.url(NAME, "greeting")], "egress_hosts": [host] });
+    let running = net.lab.agent().propose(&accepted(tool("process.run", args)), None).await.unwrap();
+    let owner = net.lab.owner();
+    let question = asked(&owner, 1).await.remove(0);
+    assert_eq!(question.tool.as_str(), "process.run");
+    assert_eq!(question.plan.hosts, [host]);
+    approve(&owner, &question).await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_that_tighten_close_the_connection() {
+    let net = Net::start(ALLOW_ALL, LISTED, |plan| plan).await;
+    let call = accepted(command(["curl", "-sSN", &net.url(NAME, "endless")]));
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    while net.site.requests() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let forbid = "@id(\"lab.none\") forbid (principal, action == Palyra::Action::\"net.connect\", resource);";
+    fs::write(net.lab.home().join("policies/none.cedar"), forbid).unwrap();
+    assert!(Command::new("chmod").arg("600").arg(net.lab.home().join("policies/none.cedar")).status().unwrap().success());
+    net.lab.owner().reload().await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn private_addresses_and_the_daemon_itself_are_out_of_reach() {
+    let listed = LISTED.replace("\nallow_private = true", "");
+    let net = Net::start(ALLOW_ALL, &listed, |plan| plan).await;
+    let ran = net.run(["curl", "-sS", &net.url(NAME, "greeting")]).await;
+    assert_eq!(ran.refusals(), ["private_address"], "{ran:?}");
+    let own = net.lab.local().port();
+    let config = format!("[[egress.host]]\nhost = \"files.lab.test\"\nports = [{own}]\nallow_private = true\ntls = \"any\"");
+    let lab = DaemonPlan::default().policies("lab.cedar", ALLOW_ALL).config(&config).hosts(&format!("{NAME} 127.0.0.1"));
+    let lab = lab.start();
+    // Whatever port another daemon has is not this one's own.
+    let own = lab.local().port();
+    fs::write(lab.home().join("config.toml"), fs::read_to_string(lab.home().join("config.toml")).unwrap().replace(&config, &config.replace(&format!("ports = [{}]", net.lab.local().port()), &format!("ports = [{own}]")))).unwrap();
+    lab.owner().reload().await.unwrap();
+    let url = format!("http://{NAME}:{own}/healthz");
+    let call = lab.agent().propose(&command(["curl", "-sS", "--proxytunnel", &url]), None).await.unwrap();
+    let ran = Ran::of(call);
+    assert_eq!(ran.refusals(), ["own_listener"], "{ran:?}");
+    let call = lab.agent().propose(&command(["curl", "-sS", "--noproxy", "*", &format!("http://127.0.0.1:{own}/healthz")]), None).await.unwrap();
+    assert_eq!(Ran::of(call).code, Some(7));
+}
