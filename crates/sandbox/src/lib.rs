@@ -12,6 +12,8 @@
 //! there is one, with the process that becomes the program, so the daemon never forks, whatever it holds in memory; and it ends the
 //! whole tree when the program ends, when the time is up, when it is asked to, and when the daemon is gone.
 //!
+//! What a run may reach under strict egress is in [`egress`], which serves the sockets of a network namespace that has nothing else.
+//!
 //! Guarantees: a plan runs as it says or not at all; the program and its working directory are those that were checked, whatever
 //! their paths lead to by then; nothing outlives a call; output is bounded in memory and never stops the program; the daemon's own
 //! state directory is hidden where the kernel has Landlock.

@@ -120,3 +120,25 @@ async fn a_conversation_may_come_byte_by_byte_and_may_be_broken_off_anywhere() {
     }
     assert_eq!(host.connections(), 1);
 }
+
+#[tokio::test]
+async fn noise_reaches_nothing_and_never_hangs() {
+    let host = Host::echo().await;
+    let lab = Setup::new().open("listed.example", host.at).start();
+    let mut seed = 1_u32;
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        seed.to_be_bytes()[0]
+    };
+    for round in 0..200_usize {
+        let good = [5, 1, 0, 5, 1, 0, 3, 14];
+        let noise: Vec<u8> = (0..40).map(|_| next()).collect();
+        let words = [&good[..round % (good.len() + 1)], &noise].concat();
+        let mut client = lab.client().await;
+        let _ = client.write_all(&words).await;
+        let _ = client.shutdown().await;
+        read_all(&mut client).await;
+    }
+    assert_eq!(host.connections(), 0);
+    assert!(lab.socks_to("listed.example", host.port()).await.is_ok());
+}

@@ -154,6 +154,27 @@ async fn a_client_that_never_says_hello_is_refused_in_time() {
 }
 
 #[tokio::test]
+async fn first_words_in_thousands_of_pieces_are_refused() {
+    let host = Host::echo().await;
+    let lab = Setup::new().strict(NAME, host.at).start();
+    let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    // A hello that would be long, in records of one byte each.
+    let record = |byte: u8| [22, 3, 1, 0, 1, byte];
+    let message = [vec![1, 0, 0x3f, 0], vec![3; 2600]].concat();
+    for byte in message {
+        if client.write_all(&record(byte)).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_micros(20)).await;
+    }
+    read_all(&mut client).await;
+    assert_eq!(lab.refusals(1).await, [Kind::BadRequest]);
+    assert_eq!(host.bytes(), 0);
+}
+
+#[tokio::test]
 async fn a_rule_for_anything_lets_anything_pass() {
     let host = Host::echo().await;
     let lab = Setup::new().open(NAME, host.at).start();

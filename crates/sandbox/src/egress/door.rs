@@ -29,7 +29,8 @@ pub trait Doorkeeper: Send + Sync {
     /// Changes whenever an allowed connection may be allowed no more. Each live connection is then looked at again.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Takes note of a connection that has ended or was refused; called once for each.
+    /// Takes note of a connection that has ended or was refused; called once for each. Waits for nobody, and never panics: it is called
+    /// where a connection is dropped.
     fn note(&self, record: ConnectionRecord);
 }
 
