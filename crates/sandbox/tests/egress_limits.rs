@@ -224,6 +224,35 @@ async fn a_run_makes_so_many_connections_and_no_more() {
 }
 
 #[tokio::test]
+async fn clients_that_break_off_at_any_moment_give_their_places_back() {
+    let host = Host::echo().await;
+    let lab = Setup::new().open("listed.example", host.at).limits(|limits| limits.concurrent = 2).start();
+    let request = format!("CONNECT listed.example:{} HTTP/1.1\r\n\r\n", host.port());
+    let plain = format!("GET http://listed.example:{}/ HTTP/1.1\r\n\r\n", host.port());
+    for round in 0..60_u64 {
+        let mut client = lab.client().await;
+        let words = if round % 3 == 0 { format!("{plain}{request}") } else { request.clone() };
+        client.write_all(words.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(50 * round)).await;
+        if round % 2 == 0 {
+            client.set_zero_linger().unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let mut client = lab.tunnel(&format!("listed.example:{}", host.port())).await.unwrap();
+        client.write_all(b"ping").await.unwrap();
+        client.read_exact(&mut [0; 4]).await.unwrap();
+    }
+    let began = Instant::now();
+    let live = [
+        lab.tunnel(&format!("listed.example:{}", host.port())).await,
+        lab.socks_to("listed.example", host.port()).await.map_err(|code| (0, code.to_string())),
+    ];
+    assert!(live.iter().all(Result::is_ok), "{live:?}");
+    assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test]
 async fn requests_on_a_kept_connection_count_as_well() {
     let lab = Setup::new().limits(|limits| limits.total = 3).start();
     let mut client = lab.client().await;

@@ -58,7 +58,7 @@ pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream, seat: Arc<Seat>) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(run.limits.handshake);
     builder.max_header_size(run.limits.header_bytes).auto_date_header(false);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // The exchanges with hosts run here and not in tasks of their own, so that they end with their client.
     let mut under_way = FuturesUnordered::new();
     let ended = loop {
@@ -71,6 +71,9 @@ pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream, seat: Arc<Seat>) {
             }
         }
     };
+    // Whoever waits for an upgrade that does not come waits for as long as the connection is kept; and exchanges that nobody drives any more
+    // would keep their places.
+    drop((connection, under_way, begun));
     let tunnel = front.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(tunnel) = tunnel {
         return tunnel.carry(&run, &seat).await;
