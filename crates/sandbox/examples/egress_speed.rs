@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement stops at the first surprise and prints")]
 
 use std::{
-    io,
-    net::{IpAddr, SocketAddr},
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream as Socket},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use palyra_sandbox::egress::{
     ConnectionRecord, Connector, Doorkeeper, EgressLimits, EgressServer, EgressSockets, Forbidden, Glance,
-    PrivateAddresses, Resolve, Ruling, Terms, TlsDemand,
+    PrivateAddresses, Resolve, Ruling, SyntheticRange, Terms, TlsDemand,
 };
 use palyra_types::HostName;
 use tokio::{
@@ -27,33 +27,42 @@ const ROUNDS: usize = 5;
 const BYTES: usize = 1 << 30;
 const EXCHANGES: usize = 400;
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
-    let host = host().await;
-    let relay = minimal_relay(host).await;
-    let (server, proxy) = egress(host);
-    let (mut throughput, mut latency) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+fn main() {
+    // The client is this thread, the host is another, and what is measured has two threads of its own.
+    let far = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let between = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let host = far.block_on(host());
+    let relay = between.block_on(minimal_relay(host));
+    let (server, proxy, direct) = between.block_on(egress(host));
+    let (mut throughput, mut latency) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
     // Interleaved, so that a busy moment of the machine meets all alike.
     for _ in 0..ROUNDS {
-        let ways = [Way::To(host), Way::To(relay), Way::Through(proxy, host)];
+        let ways = [Way::To(host), Way::To(relay), Way::To(direct), Way::Through(proxy, host)];
         for (way, (throughput, latency)) in ways.into_iter().zip(throughput.iter_mut().zip(&mut latency)) {
-            throughput.push(pour(way).await);
-            latency.extend(exchange(way).await);
+            throughput.push(pour(way));
+            latency.extend(exchange(way));
         }
     }
     let median = |numbers: &mut Vec<f64>| {
         numbers.sort_by(f64::total_cmp);
         numbers.get(numbers.len() / 2).copied().unwrap_or_default()
     };
-    let [direct, minimal, ours] = throughput.each_mut().map(median);
-    println!("throughput  direct {direct:.2}, minimal relay {minimal:.2}, egress {ours:.2} GiB/s");
-    println!("            egress / minimal relay = {:.0} %", 100.0 * ours / minimal);
-    let [direct, minimal, ours] = latency.each_mut().map(median);
+    let [bare, minimal, direct, proxied] = throughput.each_mut().map(median);
     println!(
-        "latency p50 of connect and one byte back  direct {direct:.3}, minimal relay {minimal:.3}, egress {ours:.3} ms"
+        "throughput in GiB/s: no relay {bare:.2}, minimal relay {minimal:.2}, direct {direct:.2}, CONNECT {proxied:.2}"
     );
-    println!("            added by egress {:.3} ms, CONNECT included", ours - direct);
-    println!("{:?}", server.finish().await);
+    println!(
+        "  of the minimal relay: direct {:.0} %, CONNECT {:.0} %",
+        100.0 * direct / minimal,
+        100.0 * proxied / minimal
+    );
+    let [bare, minimal, direct, proxied] = latency.each_mut().map(median);
+    println!(
+        "connect and one byte back, p50 in ms: no relay {bare:.3}, minimal relay {minimal:.3}, direct {direct:.3}, CONNECT {proxied:.3}"
+    );
+    println!("  added to no relay: direct {:.3}, CONNECT {:.3}", direct - bare, proxied - bare);
+    println!("  added to the minimal relay: direct {:.3}, CONNECT {:.3}", direct - minimal, proxied - minimal);
+    println!("{:?}", between.block_on(server.finish()));
 }
 
 #[derive(Clone, Copy)]
@@ -63,16 +72,17 @@ enum Way {
 }
 
 impl Way {
-    async fn open(self) -> TcpStream {
+    fn open(self) -> Socket {
         let (Self::To(address) | Self::Through(address, _)) = self;
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = Socket::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         if let Self::Through(_, host) = self {
             let request = format!("CONNECT host.example:{} HTTP/1.1\r\n\r\n", host.port());
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut head = Vec::new();
+            stream.write_all(request.as_bytes()).unwrap();
+            let (mut head, mut byte) = (Vec::new(), [0]);
             while !head.ends_with(b"\r\n\r\n") {
-                stream.read_buf(&mut head).await.unwrap();
+                stream.read_exact(&mut byte).unwrap();
+                head.extend(byte);
             }
         }
         stream
@@ -80,28 +90,28 @@ impl Way {
 }
 
 /// Sends much and waits until the host has all of it: GiB/s.
-async fn pour(way: Way) -> f64 {
-    let mut stream = way.open().await;
+fn pour(way: Way) -> f64 {
+    let mut stream = way.open();
     let piece = vec![b's'; 1 << 18];
     let began = Instant::now();
     for _ in 0..BYTES / piece.len() {
-        stream.write_all(&piece).await.unwrap();
+        stream.write_all(&piece).unwrap();
     }
-    stream.shutdown().await.unwrap();
-    let _ = stream.read_to_end(&mut Vec::new()).await;
+    stream.shutdown(Shutdown::Write).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let size = BYTES as f64 / f64::from(1 << 30);
     size / began.elapsed().as_secs_f64()
 }
 
 /// Connects and gets one byte back, many times: milliseconds.
-async fn exchange(way: Way) -> Vec<f64> {
+fn exchange(way: Way) -> Vec<f64> {
     let mut times = Vec::new();
     for _ in 0..EXCHANGES {
         let began = Instant::now();
-        let mut stream = way.open().await;
-        stream.write_all(b"e").await.unwrap();
-        stream.read_u8().await.unwrap();
+        let mut stream = way.open();
+        stream.write_all(b"e").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
         times.push(began.elapsed().as_secs_f64() * 1000.0);
     }
     times
@@ -142,16 +152,25 @@ async fn minimal_relay(to: SocketAddr) -> SocketAddr {
     address
 }
 
-fn egress(host: SocketAddr) -> (EgressServer, SocketAddr) {
+/// The egress, where its proxy is, and where the host is for those who know of no proxy.
+async fn egress(host: SocketAddr) -> (EgressServer, SocketAddr, SocketAddr) {
+    let direct = SocketAddr::from(([127, 18, 0, 1], host.port()));
     let sockets = EgressSockets {
         dns: std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
         proxy: std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
-        direct: Vec::new(),
+        direct: vec![std::net::TcpListener::bind(direct).unwrap()],
     };
-    let proxy = sockets.proxy.local_addr().unwrap();
+    let (proxy, dns) = (sockets.proxy.local_addr().unwrap(), sockets.dns.local_addr().unwrap());
     let net = Connector::new(Arc::new(One(host.ip())), Forbidden::default());
-    let limits = EgressLimits { idle: Duration::from_secs(60), ..EgressLimits::default() };
-    (EgressServer::start(sockets, Arc::new(Open(watch::channel(0).0)), Arc::new(net), limits).unwrap(), proxy)
+    let synthetic = SyntheticRange::new([127, 18, 0, 0].into(), 16).unwrap();
+    let limits = EgressLimits { idle: Duration::from_secs(60), synthetic, ..EgressLimits::default() };
+    let server = EgressServer::start(sockets, Arc::new(Open(watch::channel(0).0)), Arc::new(net), limits).unwrap();
+    // The first name that is asked for gets the first address.
+    let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let question = [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4][..], b"host", &[7], b"example", &[0, 0, 1, 0, 1]].concat();
+    client.send_to(&question, dns).await.unwrap();
+    client.recv(&mut [0; 512]).await.unwrap();
+    (server, proxy, direct)
 }
 
 struct One(IpAddr);

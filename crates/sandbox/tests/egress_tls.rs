@@ -13,14 +13,17 @@ mod egress_lab;
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use egress_lab::{
     Lab, Setup,
     hosts::{Host, greet, server_config},
-    read_all,
+    is_closed_within, read_all,
 };
 use futures_util::future::BoxFuture;
 use palyra_sandbox::egress::{
@@ -276,4 +279,61 @@ async fn an_interceptor_is_never_given_what_is_not_tls_for_its_host() {
     assert!(lab.say(plain.as_bytes()).await.contains("no_tls"));
     assert_eq!(lab.refusals(4).await, [Kind::WrongServerName, Kind::NoServerName, Kind::NoTls, Kind::NoTls]);
     assert_eq!((own.connections(), vault.seen.lock().unwrap().len()), (0, 0));
+}
+
+/// Takes every other host that it is asked about, and then holds on to its client for ever.
+#[derive(Default)]
+struct Fickle {
+    asked: AtomicUsize,
+    served: AtomicUsize,
+}
+
+impl Interceptor for Fickle {
+    fn intercepts(&self, _: &HostName, _: u16) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    fn serve<'a>(
+        &'a self,
+        client: Rewound,
+        _: &'a Admitted,
+        _: &'a Connector,
+    ) -> BoxFuture<'a, io::Result<(u64, u64)>> {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let _client = client;
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_interceptor_that_changes_its_mind_is_given_nothing_that_was_not_judged() {
+    let host = Host::echo().await;
+    let direct = SocketAddr::from(([127, 18, 0, 1], host.port()));
+    let fickle = Arc::new(Fickle::default());
+    let interceptor: Arc<dyn Interceptor> = Arc::<Fickle>::clone(&fickle);
+    let lab = Setup::new().open(NAME, host.at).direct(direct).intercepted_by(interceptor).start();
+    lab.look_up(NAME, 1).await;
+    for _ in 0..4 {
+        for (_, mut stream) in every_way(&host, &lab, direct).await {
+            stream.write_all(b"no hello").await.unwrap();
+            stream.shutdown().await.unwrap();
+            read_all(&mut stream).await;
+        }
+    }
+    assert_eq!(fickle.served.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_intercepted_connection_is_revoked_like_any_other() {
+    let host = Host::echo().await;
+    let lab = Setup::new().strict(NAME, host.at).intercepted_by(Arc::new(Fickle::default())).start();
+    let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
+    client.write_all(&hello(&[named(NAME)])).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    lab.keeper.revoke_everything();
+    assert!(is_closed_within(&mut client, Duration::from_millis(500)).await);
+    assert_eq!(lab.records(1).await[0].outcome, ConnectionOutcome::Revoked);
+    assert_eq!(host.connections(), 0);
 }

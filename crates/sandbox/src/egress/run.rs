@@ -122,7 +122,7 @@ impl Run {
     }
 
     /// What an admitted connection leads to.
-    pub(crate) async fn reach(&self, to: &Admitted) -> Result<Upstream, EgressRefusal> {
+    async fn reach(&self, to: &Admitted) -> Result<Upstream, EgressRefusal> {
         match self.net.interceptor_of(to.host(), to.port()) {
             Some(interceptor) => Ok(Upstream::Interceptor(Arc::clone(interceptor))),
             None => self.net.connect(to).await.map(Upstream::Host),

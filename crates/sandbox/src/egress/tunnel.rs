@@ -28,9 +28,15 @@ impl Tunnel {
     /// Judges the client's first words, meanwhile waits for the other end, then carries bytes until the end.
     pub(crate) async fn carry(mut self, run: &Run, seat: &Seat, reached: Reached) {
         let (to, live) = (&self.passage.admitted, &mut self.passage.live);
-        let demand = match run.net.interceptor_of(to.host(), to.port()) {
-            Some(_) => Opening::Tls,
-            None => to.terms().tls.on(to.port()),
+        // SECURITY: whether there is an interceptor is asked once. Were it asked again, its answer could have changed, and an interceptor be
+        // given what was judged by a rule that lets anything pass.
+        let reached = match (reached, run.net.interceptor_of(to.host(), to.port())) {
+            (Reached::NotYet, Some(interceptor)) => Reached::Already(Upstream::Interceptor(Arc::clone(interceptor))),
+            (reached, _) => reached,
+        };
+        let demand = match reached {
+            Reached::Already(Upstream::Interceptor(_)) => Opening::Tls,
+            Reached::Already(Upstream::Host(_)) | Reached::NotYet => to.terms().tls.on(to.port()),
         };
         let opened = tokio::select! {
             biased;
@@ -39,7 +45,7 @@ impl Tunnel {
                 let upstream = async {
                     match reached {
                         Reached::Already(upstream) => Ok(upstream),
-                        Reached::NotYet => run.reach(to).await.map_err(Stop::Refused),
+                        Reached::NotYet => run.net.connect(to).await.map(Upstream::Host).map_err(Stop::Refused),
                     }
                 };
                 tokio::try_join!(upstream, self.client.open(demand, to, &run.limits, seat))
