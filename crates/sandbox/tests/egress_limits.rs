@@ -163,7 +163,8 @@ async fn silent_clients_keep_nobody_out() {
     let mut client = lab.tunnel(&format!("listed.example:{}", host.port())).await.unwrap();
     client.write_all(b"ping").await.unwrap();
     client.read_exact(&mut [0; 4]).await.unwrap();
-    // Those before it in the kernel's queue push out one another after a moment each; nobody waits for a whole handshake.
+    // Those before it in the kernel's queue push out one another after a moment each; nobody waits for a whole
+    // handshake.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     drop(silent);
 }

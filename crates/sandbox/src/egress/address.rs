@@ -1,7 +1,8 @@
 //! Which addresses are public: machines on the Internet, and nothing that is nearer.
 //!
-//! Guarantees: an address passes only if it lies in space that is assigned to machines on the Internet; one that embeds an IPv4 address is
-//! judged by what it embeds. Metadata services of cloud providers are named as such, wherever they lie.
+//! Guarantees: an address passes only if it lies in space that is assigned to machines on the Internet; one that embeds
+//! an IPv4 address is judged by what it embeds. Metadata services of cloud providers are named as such, wherever they
+//! lie.
 //! Does not: know networks that route public addresses to private machines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -63,7 +64,8 @@ pub enum NotPublic {
 }
 
 impl NotPublic {
-    /// Whether a rule with `allow_private` lets it through. Metadata services are not private: they hold the machine's own credentials.
+    /// Whether a rule with `allow_private` lets it through. Metadata services are not private: they hold the machine's
+    /// own credentials.
     #[must_use]
     pub const fn is_private(self) -> bool {
         matches!(
@@ -155,7 +157,8 @@ fn last_four(address: Ipv6Addr) -> Ipv4Addr {
     Ipv4Addr::new(a, b, c, d)
 }
 
-/// AWS and nearly everybody; the credentials of its containers, twice; Tencent; Alibaba; Oracle; Azure, whose address looks public.
+/// AWS and nearly everybody; the credentials of its containers, twice; Tencent; Alibaba; Oracle; Azure, whose address
+/// looks public.
 const METADATA_V4: [Ipv4Addr; 7] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),

@@ -6,7 +6,8 @@ use palyra_types::host::HostName;
 
 use super::refusal::{EgressRefusal, EgressRefusalKind as Kind, shown};
 
-/// Reads `example.org:443` or `[2001:db8::7]:443`. Without a port, `default` is the port; without a default it is an error.
+/// Reads `example.org:443` or `[2001:db8::7]:443`. Without a port, `default` is the port; without a default it is an
+/// error.
 pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<(HostName, u16), EgressRefusal> {
     let (host, port) = split(text).ok_or_else(|| not_a_host(text))?;
     let host = HostName::parse(host).map_err(|_| not_a_host(text))?;

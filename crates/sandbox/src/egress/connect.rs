@@ -1,12 +1,13 @@
 //! The only way out: from an allowed connection to a socket.
 //!
-//! The order is always the same. The doorkeeper has ruled; then the name is resolved, once; then every address is judged; then one of exactly
-//! these addresses is connected to; then the peer of the socket is compared with it and judged once more.
+//! The order is always the same. The doorkeeper has ruled; then the name is resolved, once; then every address is
+//! judged; then one of exactly these addresses is connected to; then the peer of the socket is compared with it and
+//! judged once more.
 //!
-//! Guarantees: a name is never asked of any resolver before it was allowed. A name with a single unacceptable address is refused whole: if
-//! only the bad ones were dropped, whoever controls the name could mix them in and wait for the good ones to fail. No connection
-//! reaches one of the daemon's own listeners, and none goes to a metadata service that is not named by its address, whatever the rule
-//! says about private addresses.
+//! Guarantees: a name is never asked of any resolver before it was allowed. A name with a single unacceptable address
+//! is refused whole: if only the bad ones were dropped, whoever controls the name could mix them in and wait for the
+//! good ones to fail. No connection reaches one of the daemon's own listeners, and none goes to a metadata service that
+//! is not named by its address, whatever the rule says about private addresses.
 //! Does not: look at what is sent.
 
 use std::{
@@ -103,7 +104,8 @@ impl Connector {
             None => self.resolve(to.host()).await?,
         };
         let judged = found.into_iter().map(|address| {
-            // A mapped address is connected to as what it leads to, so that it is judged, compared and recorded as that.
+            // A mapped address is connected to as what it leads to, so that it is judged, compared and recorded as
+            // that.
             let address = SocketAddr::new(address.to_canonical(), to.port());
             self.judge(address, to).map(|()| address)
         });
@@ -131,7 +133,8 @@ impl Connector {
         let Err(reason) = is_public(address.ip()) else { return Ok(()) };
         let is_meant = match to.terms().private {
             PrivateAddresses::Refuse => false,
-            // SECURITY: a name that may have private addresses could be pointed at the machine's credentials. An address is only itself.
+            // SECURITY: a name that may have private addresses could be pointed at the machine's credentials. An
+            // address is only itself.
             PrivateAddresses::Allow if reason == NotPublic::Metadata => to.host().address() == Some(address.ip()),
             PrivateAddresses::Allow => reason.is_private(),
         };
@@ -176,8 +179,8 @@ pub struct Forbidden(pub Vec<SocketAddr>);
 impl Forbidden {
     /// Whether an address leads to one of the listeners, or may.
     ///
-    /// A listener's port counts on its own address and on every address of this machine: one that is bound to `0.0.0.0` answers on all of
-    /// them, and what is bound to one of them may be redirected to from another.
+    /// A listener's port counts on its own address and on every address of this machine: one that is bound to `0.0.0.0`
+    /// answers on all of them, and what is bound to one of them may be redirected to from another.
     #[must_use]
     pub fn holds(&self, address: SocketAddr) -> bool {
         let ips = [Some(address.ip().to_canonical()), embedded(address.ip()).map(IpAddr::V4)];

@@ -1,7 +1,7 @@
 //! Clients that know of no proxy: they connect to the synthetic address of a name.
 //!
-//! Guarantees: a connection is one to the name behind its address, or it is reset. Does not: believe anything that the client says about where
-//! it goes; its first words only have to agree.
+//! Guarantees: a connection is one to the name behind its address, or it is reset. Does not: believe anything that the
+//! client says about where it goes; its first words only have to agree.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! The name service inside: tells allowed names by synthetic addresses, and nothing else.
 //!
-//! Guarantees: no query goes anywhere, so no name leaks, allowed or not. A name that is refused does not exist, and is noted once.
+//! Guarantees: no query goes anywhere, so no name leaks, allowed or not. A name that is refused does not exist, and is
+//! noted once.
 
 use std::{
     collections::HashSet,

@@ -1,6 +1,7 @@
 //! Who decides about connections, what is decided, and what is told about them afterwards.
 //!
-//! Guarantees: an [`Admitted`] exists only where a [`Doorkeeper`] allowed the connection, and nothing connects without one.
+//! Guarantees: an [`Admitted`] exists only where a [`Doorkeeper`] allowed the connection, and nothing connects without
+//! one.
 //! Does not: decide. Whoever starts the egress of a run brings the doorkeeper.
 
 use std::{net::SocketAddr, time::Duration};
@@ -17,7 +18,8 @@ use super::{
 
 /// Decides about the connections of one run.
 pub trait Doorkeeper: Send + Sync {
-    /// What to say to somebody who asks for the address of a host. Called for every query, so it is cheap and waits for nobody.
+    /// What to say to somebody who asks for the address of a host. Called for every query, so it is cheap and waits for
+    /// nobody.
     fn glance(&self, host: &HostName) -> Glance;
 
     /// Decides about a connection. May take as long as a person takes; dropped when the client goes away.
@@ -29,8 +31,8 @@ pub trait Doorkeeper: Send + Sync {
     /// Changes whenever an allowed connection may be allowed no more. Each live connection is then looked at again.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Takes note of a connection that has ended or was refused; called once for each. Waits for nobody, and never panics: it is called
-    /// where a connection is dropped.
+    /// Takes note of a connection that has ended or was refused; called once for each. Waits for nobody, and never
+    /// panics: it is called where a connection is dropped.
     fn note(&self, record: ConnectionRecord);
 }
 

@@ -1,7 +1,8 @@
 //! Reads the first message of a TLS client: which server it names, and whether it hides another name.
 //!
-//! Guarantees: every length is checked; a hello may be split over records and reads in any way; two extensions of one type, two server
-//! names, or bytes behind the hello in its record make it unreadable, so that no server reads it differently. Never panics.
+//! Guarantees: every length is checked; a hello may be split over records and reads in any way; two extensions of one
+//! type, two server names, or bytes behind the hello in its record make it unreadable, so that no server reads it
+//! differently. Never panics.
 //! Does not: decrypt, or change anything. What was read is passed on as it came.
 
 use std::collections::BTreeSet;

@@ -1,8 +1,10 @@
 //! The proxy for HTTP/1.1: tunnels by CONNECT, and plain requests with the whole address in them.
 //!
-//! Guarantees: every request on a kept connection is decided about anew and has a connection of its own to its host; the Host header that the
-//! host sees is the one that was decided about; what concerns only the hop to the proxy goes no further.
-//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, two ways to say how long a body is.
+//! Guarantees: every request on a kept connection is decided about anew and has a connection of its own to its host;
+//! the Host header that the host sees is the one that was decided about; what concerns only the hop to the proxy goes
+//! no further.
+//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, two ways to say how
+//! long a body is.
 
 use std::{
     convert::Infallible,
@@ -71,8 +73,8 @@ pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream, seat: Arc<Seat>) {
             }
         }
     };
-    // Whoever waits for an upgrade that does not come waits for as long as the connection is kept; and exchanges that nobody drives any more
-    // would keep their places.
+    // Whoever waits for an upgrade that does not come waits for as long as the connection is kept; and exchanges that
+    // nobody drives any more would keep their places.
     drop((connection, under_way, begun));
     let tunnel = front.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(tunnel) = tunnel {
@@ -193,7 +195,8 @@ impl Front {
             let outcome = tokio::select! {
                 biased;
                 () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
-                // A connection also ends in order when its host answered nonsense; whoever waits for the answer knows better.
+                // A connection also ends in order when its host answered nonsense; whoever waits for the answer knows
+                // better.
                 ended = connection => match ended {
                     Ok(()) => return,
                     Err(_) => ConnectionOutcome::Failed,

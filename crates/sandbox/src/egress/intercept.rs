@@ -1,7 +1,7 @@
 //! The seam for somebody who terminates TLS for some hosts, such as a vault that puts secrets into requests.
 //!
-//! Guarantees: an interceptor is given only connections that a doorkeeper allowed, to hosts that it asked for, whose hello names exactly that
-//! host and hides nothing; and it is given all of their bytes, from the first one on.
+//! Guarantees: an interceptor is given only connections that a doorkeeper allowed, to hosts that it asked for, whose
+//! hello names exactly that host and hides nothing; and it is given all of their bytes, from the first one on.
 
 use std::{
     io,
@@ -24,8 +24,8 @@ pub trait Interceptor: Send + Sync {
     /// Whether it does for this one.
     fn intercepts(&self, host: &HostName, port: u16) -> bool;
 
-    /// Serves a client whose hello waits to be read, with connections of its own to the host. Answers how many bytes went to the host and
-    /// came from it. Dropped when the connection is allowed no more.
+    /// Serves a client whose hello waits to be read, with connections of its own to the host. Answers how many bytes
+    /// went to the host and came from it. Dropped when the connection is allowed no more.
     fn serve<'a>(
         &'a self,
         client: Rewound,

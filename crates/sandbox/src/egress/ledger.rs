@@ -1,8 +1,8 @@
 //! What is told about the connections of a run.
 //!
-//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. What never became a
-//! connection is noted up to a limit and then only counted, so that a program in a loop fills no journal. A client that went away before it
-//! named anything leaves no note.
+//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. What
+//! never became a connection is noted up to a limit and then only counted, so that a program in a loop fills no
+//! journal. A client that went away before it named anything leaves no note.
 
 use std::{
     net::SocketAddr,

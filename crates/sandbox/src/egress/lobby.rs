@@ -1,7 +1,7 @@
 //! Room for the connections of a run: who waits for the first bytes of a client, and who has a place.
 //!
-//! Guarantees: a client that says nothing keeps nobody out. Whoever needs room that there is none of gets that of the connection that has been
-//! waiting for its client the longest, unless that is for a moment only.
+//! Guarantees: a client that says nothing keeps nobody out. Whoever needs room that there is none of gets that of the
+//! connection that has been waiting for its client the longest, unless that is for a moment only.
 
 use std::{
     collections::BTreeMap,
@@ -86,7 +86,8 @@ impl Lobby {
         }
     }
 
-    /// Pushes out the connection that has waited the longest, if that was for more than a moment. Tells when to look again.
+    /// Pushes out the connection that has waited the longest, if that was for more than a moment. Tells when to look
+    /// again.
     fn push_out_the_oldest(&self, whose: Whose) -> Duration {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = waiting.iter().find(|(_, one)| whose == Whose::Anybody || one.has_place);

@@ -1,7 +1,7 @@
 //! The messages of the name service: reads one question, writes the answer.
 //!
-//! Guarantees: every length is checked; no compression pointer is followed, as a question has none; the question is echoed byte by byte,
-//! case and all. Never panics. Does not: know any name.
+//! Guarantees: every length is checked; no compression pointer is followed, as a question has none; the question is
+//! echoed byte by byte, case and all. Never panics. Does not: know any name.
 
 use std::net::Ipv4Addr;
 

@@ -16,11 +16,12 @@
 //! | the whole for one run | [`EgressServer`] |
 //! | who may terminate TLS | [`Interceptor`] |
 //!
-//! Guarantees: nothing leaves but to a host that was ruled on, at an address that was judged, opened as its rule demands. Names are
-//! resolved only after the ruling. What is allowed no more is closed. Each connection is noted once.
+//! Guarantees: nothing leaves but to a host that was ruled on, at an address that was judged, opened as its rule
+//! demands. Names are resolved only after the ruling. What is allowed no more is closed. Each connection is noted once.
 //! Refuses: names that programs read differently, addresses that are not public, the daemon's own listeners.
-//! Does not: look into TLS. A host that serves several names behind one certificate can be asked for another of them inside the
-//! encryption (domain fronting), and only the first request of a plain connection that does not come through the proxy is looked at.
+//! Does not: look into TLS. A host that serves several names behind one certificate can be asked for another of them
+//! inside the encryption (domain fronting), and only the first request of a plain connection that does not come through
+//! the proxy is looked at.
 
 mod address;
 mod authority;

@@ -1,6 +1,7 @@
 //! The synthetic addresses: which name stands behind which, for one run.
 //!
-//! Guarantees: the same name has the same address for the whole run; no address ever changes its name; the table is bounded.
+//! Guarantees: the same name has the same address for the whole run; no address ever changes its name; the table is
+//! bounded.
 
 use std::{
     collections::HashMap,

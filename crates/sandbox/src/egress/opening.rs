@@ -1,7 +1,7 @@
 //! The first words of a client: read, judged, and answered when they are refused.
 //!
-//! Guarantees: nothing is passed on before it was judged, and then everything as it came; a client that is slow, endless or gone ends the
-//! wait. Does not: look further than its rule demands.
+//! Guarantees: nothing is passed on before it was judged, and then everything as it came; a client that is slow,
+//! endless or gone ends the wait. Does not: look further than its rule demands.
 
 use std::{io, time::Duration};
 
@@ -58,8 +58,8 @@ impl Client {
     }
 
     async fn read(&mut self, demand: Opening, to: &Admitted, most: usize) -> Result<(), Stop> {
-        // SECURITY: what has come is judged again from its beginning whenever there is more of it, so the pieces are counted as well as the
-        // bytes: a client that sends single bytes costs no more than one that does not.
+        // SECURITY: what has come is judged again from its beginning whenever there is more of it, so the pieces are
+        // counted as well as the bytes: a client that sends single bytes costs no more than one that does not.
         for _ in 0..MOST_PIECES {
             let judged = match demand {
                 Opening::Tls => judge_hello(&self.early, to.host()),

@@ -1,6 +1,7 @@
 //! Why a connection was refused, in a word and in a sentence.
 //!
-//! Guarantees: a closed list of kinds, each with advice; whatever came from outside stands in a detail escaped and cut short.
+//! Guarantees: a closed list of kinds, each with advice; whatever came from outside stands in a detail escaped and cut
+//! short.
 
 use palyra_types::{visible::visible, word::words};
 use serde::Serialize;

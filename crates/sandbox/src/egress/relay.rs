@@ -1,7 +1,8 @@
 //! Carries bytes both ways between a client and a host.
 //!
-//! Guarantees: bytes arrive as they were sent, in order; an end in one direction is passed on and leaves the other open; bytes are counted
-//! as they pass, so the counts hold whenever the relay is cut off; a connection on which nothing passes ends.
+//! Guarantees: bytes arrive as they were sent, in order; an end in one direction is passed on and leaves the other
+//! open; bytes are counted as they pass, so the counts hold whenever the relay is cut off; a connection on which
+//! nothing passes ends.
 //! Does not: look at the bytes.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Reads the first request of a plain connection: whether it is HTTP/1, and for which host.
 //!
-//! Guarantees: no line that ends in something else than CR LF, no continuation line, no space before a colon, no NUL, exactly one Host
-//! header: what two programs could read differently is refused. Never panics.
+//! Guarantees: no line that ends in something else than CR LF, no continuation line, no space before a colon, no NUL,
+//! exactly one Host header: what two programs could read differently is refused. Never panics.
 //! Does not: look at later requests of the same connection. The proxy does, for those who use it.
 
 use palyra_types::host::HostName;

@@ -1,6 +1,7 @@
 //! From a name to addresses.
 //!
-//! Does not: judge the addresses, or whether the name may be asked for. [`super::Connector`] asks only for names that were allowed.
+//! Does not: judge the addresses, or whether the name may be asked for. [`super::Connector`] asks only for names that
+//! were allowed.
 
 use std::{
     io,
@@ -21,8 +22,9 @@ pub trait Resolve: Send + Sync {
 
 /// What the machine itself resolves with.
 ///
-/// The system's call cannot be broken off, so each keeps its place among those that run at once until it returns, even when nobody waits for it
-/// any more: names that are slow to resolve do not take up the runtime's threads for blocking work.
+/// The system's call cannot be broken off, so each keeps its place among those that run at once until it returns, even
+/// when nobody waits for it any more: names that are slow to resolve do not take up the runtime's threads for blocking
+/// work.
 #[derive(Debug, Clone)]
 pub struct SystemResolver {
     patience: Duration,

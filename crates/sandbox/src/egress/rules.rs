@@ -1,7 +1,9 @@
-//! What is configured about hosts: which may be reached, on which ports, and what a connection to them has to look like.
+//! What is configured about hosts: which may be reached, on which ports, and what a connection to them has to look
+//! like.
 //!
-//! Guarantees: an unknown key, a port 0, an empty list of ports and a wildcard over a whole top-level domain are errors; what is left out is
-//! the careful choice. A wildcard never matches an address, nor the domain that it stands under. An empty list finds nothing.
+//! Guarantees: an unknown key, a port 0, an empty list of ports and a wildcard over a whole top-level domain are
+//! errors; what is left out is the careful choice. A wildcard never matches an address, nor the domain that it stands
+//! under. An empty list finds nothing.
 //! Does not: know public suffixes. `*.co.uk` is two labels, and whoever writes it gets what it says.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
@@ -141,7 +143,8 @@ impl HostPatternError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TlsDemand {
-    /// On port 80 as plain HTTP whose Host header names the host, on every other port as TLS whose server name is the host.
+    /// On port 80 as plain HTTP whose Host header names the host, on every other port as TLS whose server name is the
+    /// host.
     #[default]
     ByPort,
     /// As TLS whose server name is the host, on every port.
@@ -178,7 +181,8 @@ pub enum PrivateAddresses {
     /// One such address, and the host is refused.
     #[default]
     Refuse,
-    /// They are reached like public ones; the daemon's own listeners, metadata services and what is no address of a machine are not.
+    /// They are reached like public ones; the daemon's own listeners, metadata services and what is no address of a
+    /// machine are not.
     Allow,
 }
 
@@ -194,9 +198,11 @@ impl HostRules {
         Self(rules)
     }
 
-    /// The rule for a port of a host: among those that name both, the exact host before a wildcard, the longest suffix first.
+    /// The rule for a port of a host: among those that name both, the exact host before a wildcard, the longest suffix
+    /// first.
     ///
-    /// Every rule allows something and none forbids, so a rule for the host does not hide what a wildcard allows on another port.
+    /// Every rule allows something and none forbids, so a rule for the host does not hide what a wildcard allows on
+    /// another port.
     #[must_use]
     pub fn find(&self, host: &HostName, port: u16) -> Option<&HostRule> {
         let fitting = self.0.iter().filter(|rule| rule.ports.contains(&port) && rule.host.matches(host));

@@ -1,7 +1,8 @@
 //! The egress of one run: its sockets, served until the run is over.
 //!
-//! Guarantees: whoever drops or finishes the server closes its listeners and every connection, so that nothing keeps the run's network
-//! namespace; no flood of clients takes more than the limits say. Does not: open sockets inside; they are handed over.
+//! Guarantees: whoever drops or finishes the server closes its listeners and every connection, so that nothing keeps
+//! the run's network namespace; no flood of clients takes more than the limits say. Does not: open sockets inside; they
+//! are handed over.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! A connection that carries bytes both ways, once it was allowed: CONNECT, SOCKS5 and direct connections end up here.
 //!
-//! Guarantees: the host gets nothing before the client's first words were judged; a connection that is allowed no more is cut at once,
-//! in whatever state it is. An interceptor's client always opens with TLS that names the host.
+//! Guarantees: the host gets nothing before the client's first words were judged; a connection that is allowed no more
+//! is cut at once, in whatever state it is. An interceptor's client always opens with TLS that names the host.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl Tunnel {
     /// Judges the client's first words, meanwhile waits for the other end, then carries bytes until the end.
     pub(crate) async fn carry(mut self, run: &Run, seat: &Seat, reached: Reached) {
         let (to, live) = (&self.passage.admitted, &mut self.passage.live);
-        // SECURITY: whether there is an interceptor is asked once. Were it asked again, its answer could have changed, and an interceptor be
-        // given what was judged by a rule that lets anything pass.
+        // SECURITY: whether there is an interceptor is asked once. Were it asked again, its answer could have changed,
+        // and an interceptor be given what was judged by a rule that lets anything pass.
         let reached = match (reached, run.net.interceptor_of(to.host(), to.port())) {
             (Reached::NotYet, Some(interceptor)) => Reached::Already(Upstream::Interceptor(Arc::clone(interceptor))),
             (reached, _) => reached,

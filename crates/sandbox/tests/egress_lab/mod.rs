@@ -1,4 +1,5 @@
-//! What the tests of the egress share: a run with its sockets on loopback, a doorkeeper with rules, a resolver with a table, and hosts.
+//! What the tests of the egress share: a run with its sockets on loopback, a doorkeeper with rules, a resolver with a
+//! table, and hosts.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
