@@ -132,7 +132,7 @@ impl Place {
             journal: &state.join("journal"),
             state: &state,
             workspace: &workspace,
-            config: "[budget]\ncalls = 1000000",
+            config: "[budget]\ncalls = 1000000\n[sandbox]\nplans = [{ tier = \"b\", egress = \"preflight\" }]",
             policies: Some("@id(\"all\") permit (principal, action, resource);"),
             pin: None,
             clock: None,

@@ -3,10 +3,10 @@
 
 mod audit;
 pub mod daemon;
-pub mod site;
 mod faults;
 mod lab;
 mod setup;
+pub mod site;
 
 pub use audit::Audit;
 pub use faults::{Faults, Hold};

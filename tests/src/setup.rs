@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use palyra_gate::{Connector, Forbidden, SystemResolver, Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports};
+use palyra_gate::{
+    Connector, Forbidden, Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports, SystemResolver,
+};
 use palyra_journal::{JournalStore, SqliteJournal};
 use palyra_policy::{Engine, Preset, SourceFile};
 use palyra_types::{AbsolutePath, Clock, Entropy, clock::SystemClock, entropy::SystemEntropy};

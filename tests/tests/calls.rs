@@ -45,13 +45,33 @@ async fn a_command_asks_and_runs_once_it_is_approved() {
     assert_eq!(text(&done), "hello world\n");
     assert_eq!(done.output.exit_code(), Some(0));
     let attested = &done.receipt.attestation;
-    assert_eq!(attested.executor, "sandbox_tier_b_rlimits");
+    assert_eq!(attested.executor, "sandbox_tier_c_linux_bubblewrap");
     assert_eq!(attested.approver.as_ref().unwrap().by.to_string(), "user:ada");
-    assert!(attested.sandbox_enforcement.contains(&"rlimits".to_owned()));
-    assert!(attested.not_enforced.as_ref().unwrap().contains("no file system or network isolation"));
+    for layer in ["rlimits", "user_namespace", "network_namespace", "no_capabilities"] {
+        assert!(attested.sandbox_enforcement.contains(&layer.to_owned()), "{layer}");
+    }
+    assert_eq!((attested.not_enforced.as_deref(), attested.reasons.len()), (None, 0));
     use RecordKind::{ApprovalRequested, ApprovalResolved, ToolAttested, ToolDecided, ToolProposed, ToolStarted};
     let expected = [ToolProposed, ToolDecided, ApprovalRequested, ApprovalResolved, ToolStarted, ToolAttested];
     assert_eq!(lab.story(id).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tier_b_says_what_it_does_not_do() {
+    let lab = Plan::default().config(TIER_B).open().await;
+    let done = lab.approved(lab.command(["echo", "hello"]), DecisionScope::Once).await.unwrap();
+    let attested = &done.receipt.attestation;
+    assert_eq!(attested.executor, "sandbox_tier_b_rlimits");
+    assert!(attested.not_enforced.as_ref().unwrap().contains("no file system or network isolation"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_fails_is_told_why_by_the_sandbox_itself() {
+    let lab = Lab::new().await;
+    let done = lab.approved(lab.command(["unshare", "-n", "true"]), DecisionScope::Once).await.unwrap();
+    let reasons = &done.receipt.attestation.reasons;
+    assert_eq!(reasons.len(), 1);
+    assert_eq!(reasons[0].message, "the sandbox refused the system call unshare");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -188,7 +188,7 @@ fn run_says_when_input_is_not_passed_on_and_never_waits_for_it() {
 
 #[test]
 fn run_exits_125_when_palyra_refused_and_says_why() {
-    let lab = DaemonLab::new();
+    let lab = DaemonPlan::default().config(palyra_tests::TIER_B).start();
     let said = palyra(&lab, &["--json", "run", "--yes", "--", "/nonexistent"]).expect(125);
     let report = said.json();
     assert_eq!((&report["kind"], &report["data"]["exit_code"]), (&"run".into(), &125.into()));

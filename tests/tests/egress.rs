@@ -45,8 +45,7 @@ impl Net {
         fs::write(&authority, site.certificate()).unwrap();
         // Whoever runs the daemon has to be able to read it.
         assert!(Command::new("chmod").args(["-R", "go+rX"]).arg(files.path()).status().unwrap().success());
-        let config =
-            config.replace("PORT", &site.port().to_string()).replace("AUTHORITY", authority.to_str().unwrap());
+        let config = config.replace("PORT", &site.port().to_string()).replace("AUTHORITY", authority.to_str().unwrap());
         let plan = DaemonPlan::default()
             .policies("lab.cedar", policies)
             .config(&config)
@@ -109,7 +108,9 @@ async fn programs_reach_a_listed_host_and_no_other(net: &Net) {
     let other = net.url("other.lab.test", "greeting");
     let python = |url: &str| format!("import urllib.request; print(urllib.request.urlopen('{url}').read().decode())");
     let node = |url: &str| {
-        format!("fetch('{url}').then(r => r.text()).then(console.log).catch(e => {{ console.error(e.cause); process.exit(1) }})")
+        format!(
+            "fetch('{url}').then(r => r.text()).then(console.log).catch(e => {{ console.error(e.cause); process.exit(1) }})"
+        )
     };
     let direct = |url: &str| format!("unset https_proxy HTTPS_PROXY all_proxy ALL_PROXY; curl -sS {url}");
     for argv in [
@@ -215,7 +216,9 @@ async fn policies_that_tighten_close_the_connection() {
     }
     let forbid = "@id(\"lab.none\") forbid (principal, action == Palyra::Action::\"net.connect\", resource);";
     fs::write(net.lab.home().join("policies/none.cedar"), forbid).unwrap();
-    assert!(Command::new("chmod").arg("600").arg(net.lab.home().join("policies/none.cedar")).status().unwrap().success());
+    assert!(
+        Command::new("chmod").arg("600").arg(net.lab.home().join("policies/none.cedar")).status().unwrap().success()
+    );
     net.lab.owner().reload().await.unwrap();
     let ran = Ran::of(over(&net.lab.agent(), running.id).await);
     assert_ne!(ran.code, Some(0), "{ran:?}");
@@ -228,17 +231,30 @@ async fn private_addresses_and_the_daemon_itself_are_out_of_reach() {
     let ran = net.run(["curl", "-sS", &net.url(NAME, "greeting")]).await;
     assert_eq!(ran.refusals(), ["private_address"], "{ran:?}");
     let own = net.lab.local().port();
-    let config = format!("[[egress.host]]\nhost = \"files.lab.test\"\nports = [{own}]\nallow_private = true\ntls = \"any\"");
-    let lab = DaemonPlan::default().policies("lab.cedar", ALLOW_ALL).config(&config).hosts(&format!("{NAME} 127.0.0.1"));
+    let config =
+        format!("[[egress.host]]\nhost = \"files.lab.test\"\nports = [{own}]\nallow_private = true\ntls = \"any\"");
+    let lab =
+        DaemonPlan::default().policies("lab.cedar", ALLOW_ALL).config(&config).hosts(&format!("{NAME} 127.0.0.1"));
     let lab = lab.start();
     // Whatever port another daemon has is not this one's own.
     let own = lab.local().port();
-    fs::write(lab.home().join("config.toml"), fs::read_to_string(lab.home().join("config.toml")).unwrap().replace(&config, &config.replace(&format!("ports = [{}]", net.lab.local().port()), &format!("ports = [{own}]")))).unwrap();
+    fs::write(
+        lab.home().join("config.toml"),
+        fs::read_to_string(lab.home().join("config.toml")).unwrap().replace(
+            &config,
+            &config.replace(&format!("ports = [{}]", net.lab.local().port()), &format!("ports = [{own}]")),
+        ),
+    )
+    .unwrap();
     lab.owner().reload().await.unwrap();
     let url = format!("http://{NAME}:{own}/healthz");
     let call = lab.agent().propose(&command(["curl", "-sS", "--proxytunnel", &url]), None).await.unwrap();
     let ran = Ran::of(call);
     assert_eq!(ran.refusals(), ["own_listener"], "{ran:?}");
-    let call = lab.agent().propose(&command(["curl", "-sS", "--noproxy", "*", &format!("http://127.0.0.1:{own}/healthz")]), None).await.unwrap();
+    let call = lab
+        .agent()
+        .propose(&command(["curl", "-sS", "--noproxy", "*", &format!("http://127.0.0.1:{own}/healthz")]), None)
+        .await
+        .unwrap();
     assert_eq!(Ran::of(call).code, Some(7));
 }

@@ -10,6 +10,7 @@ use std::{
 
 use axum::body::Bytes;
 use palyra_api::Event;
+use palyra_gate::Within;
 use palyra_journal::{JournalStore, ReadError, RecordKind, StoredRecord, Subject};
 use palyra_types::id::{CallId, RunId};
 use serde_json::value::RawValue;
@@ -31,6 +32,8 @@ pub struct Frame {
     pub kind: RecordKind,
     /// What it belongs to.
     pub subject: Subject,
+    /// The running call that wants it, for a proposal of the daemon's own.
+    pub within: Option<CallId>,
     /// The event as a message of an event stream.
     pub message: Bytes,
 }
@@ -261,8 +264,22 @@ impl Frame {
         };
         let data = serde_json::to_string(&event).unwrap_or_default();
         let message = format!("event: {}\nid: {}\ndata: {data}\n\n", record.kind, record.seq);
-        Self { seq: record.seq, kind: record.kind, subject, message: message.into() }
+        let within = match record.kind {
+            RecordKind::ToolProposed => stored.body.as_deref().and_then(within),
+            _ => None,
+        };
+        Self { seq: record.seq, kind: record.kind, subject, within, message: message.into() }
     }
+}
+
+/// The running call that a proposal says it is wanted by. Hardly any does, so few are read for it.
+fn within(body: &str) -> Option<CallId> {
+    #[derive(serde::Deserialize)]
+    struct Proposed {
+        within: Option<Within>,
+    }
+    let told = body.contains("\"within\"").then(|| serde_json::from_str::<Proposed>(body).ok()).flatten()?;
+    told.within.map(|within| within.call)
 }
 
 /// [`Event`], with its data as the journal spells it.

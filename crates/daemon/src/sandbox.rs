@@ -46,7 +46,8 @@ pub fn checks(containment: &Result<Containment, Unavailable>) -> Vec<Check> {
         checks.push(good("cgroups", found.cgroups.join(", ")));
     }
     checks.push(good("refused inside", found.refused.join(", ")));
-    checks.extend(found.missing.iter().map(|missing| doubtful(name_of(*missing), missing.to_string(), fix_of(*missing))));
+    checks
+        .extend(found.missing.iter().map(|missing| doubtful(name_of(*missing), missing.to_string(), fix_of(*missing))));
     checks
 }
 

@@ -4,7 +4,7 @@
 //! comes, and a gap in it shows in its offsets.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -91,7 +91,8 @@ pub fn resume(headers: &HeaderMap, after: Option<u64>) -> Result<Option<u64>, Fa
 pub fn follow(app: &Arc<App>, caller: &Caller, wanted: Wanted, after: Option<u64>) -> Result<Response, Failure> {
     let follower = app.hub.follow(after.map_or_else(|| app.hub.size(), |after| after.saturating_add(1)), wanted);
     let live = (wanted != Wanted::All).then(|| app.gate.live_output());
-    let telling = Telling { follower, live, wanted, clock: Arc::clone(&app.clock), ready: VecDeque::new() };
+    let telling =
+        Telling { follower, live, wanted, nested: None, clock: Arc::clone(&app.clock), ready: VecDeque::new() };
     let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
     pump(app, caller, move |app, out| async move {
         tokio::select! {
@@ -109,9 +110,11 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
     let (call, asked) = (proposing.proposal.call, Asking::of(&proposing.proposal));
     let proposal = proposing.proposal;
     let telling = Telling {
-        follower: app.hub.follow(app.hub.size(), Wanted::Call(call)),
+        // What the call wants while it runs is asked about in the same run.
+        follower: app.hub.follow(app.hub.size(), Wanted::Run(proposal.run)),
         live: Some(app.gate.live_output()),
         wanted: Wanted::Call(call),
+        nested: Some((call, BTreeSet::new())),
         clock: Arc::clone(&app.clock),
         ready: VecDeque::new(),
     };
@@ -186,6 +189,8 @@ struct Telling {
     follower: Follower,
     live: Option<broadcast::Receiver<LiveOutput>>,
     wanted: Wanted,
+    /// For the stream of one call: that call, and those that it wanted while it ran.
+    nested: Option<(CallId, BTreeSet<CallId>)>,
     clock: Arc<dyn Clock>,
     /// What is to be told next.
     ready: VecDeque<Bytes>,
@@ -219,6 +224,15 @@ impl Telling {
 
     /// A record that is to be told; before the end of a call comes what it printed.
     fn take(&mut self, frame: &Frame) {
+        if let Some((call, nested)) = &mut self.nested {
+            let Some(of) = frame.subject.call else { return };
+            if frame.within == Some(*call) {
+                nested.insert(of);
+            }
+            if of != *call && !nested.contains(&of) {
+                return;
+            }
+        }
         if frame.kind == RecordKind::ToolAttested {
             self.take_output();
         }

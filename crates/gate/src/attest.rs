@@ -3,6 +3,8 @@
 //! Guarantees: the statement is a C2SP signed note over one line of canonical JSON, so foreign tools can verify it; it names the layers that
 //! were really active, not those that were planned; a call that was cancelled, crashed or interrupted is attested as such.
 
+use std::{collections::BTreeSet, net::SocketAddr};
+
 use palyra_sandbox::{Reason, egress::EgressSummary};
 use palyra_types::{
     EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
@@ -97,6 +99,9 @@ pub struct ToolAttestation {
     /// What went through its network, where that was its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkUse>,
+    /// Where it was seen to be connected to that no declared host has, where hosts are checked and not enforced.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub undeclared: BTreeSet<SocketAddr>,
     /// How it ended.
     pub ending: Ending,
     /// More about that.
@@ -214,6 +219,7 @@ impl ToolAttestation {
             not_enforced: executed.not_enforced.map(str::to_owned),
             reasons: executed.reasons.iter().map(ToldReason::from).collect(),
             network: executed.network,
+            undeclared: executed.undeclared.clone(),
             ending: executed.ending,
             detail: executed.detail.clone(),
             exit_code: executed.output.exit_code(),

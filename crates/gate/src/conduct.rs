@@ -438,7 +438,12 @@ impl Inner {
     }
 
     /// Takes from the budget and writes `tool.started`. Only who holds the result may let the call run.
-    pub(crate) async fn write_start(self: &Arc<Self>, judged: &Judged, start: &Start, cancel: &Cancel) -> Result<Begun, Hitch> {
+    pub(crate) async fn write_start(
+        self: &Arc<Self>,
+        judged: &Judged,
+        start: &Start,
+        cancel: &Cancel,
+    ) -> Result<Begun, Hitch> {
         let Some(Runnable { plan, action, recorded }) = &judged.runnable else {
             return Err(internal("a call that runs has no plan").into());
         };

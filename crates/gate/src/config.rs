@@ -199,11 +199,7 @@ impl ToolCallConfig {
                 require_cgroup: self.require_cgroup,
                 trust: trust.iter().map(|path| PathBuf::from(path.as_str())).collect(),
             },
-            warm: WarmOptions {
-                each: each.into(),
-                most: most.into(),
-                idle: Duration::from_secs(idle_seconds.into()),
-            },
+            warm: WarmOptions { each: each.into(), most: most.into(), idle: Duration::from_secs(idle_seconds.into()) },
         }
     }
 }

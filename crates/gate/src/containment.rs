@@ -69,7 +69,9 @@ impl Containment {
         for layer in &matrix.layers {
             let list = match layer {
                 Layer::Namespace(_) => &mut found.namespaces,
-                Layer::ListedPaths { .. } | Layer::SignalScope | Layer::SocketScope | Layer::NoTrace => &mut found.landlock,
+                Layer::ListedPaths { .. } | Layer::SignalScope | Layer::SocketScope | Layer::NoTrace => {
+                    &mut found.landlock
+                }
                 Layer::CallFilter { .. } | Layer::Notices => &mut found.seccomp,
                 Layer::Cgroup(_) => &mut found.cgroups,
                 _ => &mut found.others,

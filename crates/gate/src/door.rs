@@ -79,7 +79,8 @@ impl CallDoor {
     fn judge(&self, host: &HostName, port: u16) -> Judgement {
         let InForce { settings, policies, .. } = self.inner.in_force();
         let resource = Resource::Host(host.clone());
-        let request = PolicyRequest { principal: self.proposal.principal.clone(), action: Action::NetConnect, resource };
+        let request =
+            PolicyRequest { principal: self.proposal.principal.clone(), action: Action::NetConnect, resource };
         let context = PolicyRequestContext { port: Some(port), now: self.inner.clock.now(), ..self.context.clone() };
         let decision = policies.decide(&request, &context, &settings.evaluation);
         let rules = &settings.config.egress.host;
@@ -207,7 +208,9 @@ impl Doorkeeper for CallDoor {
     }
 
     fn note(&self, record: ConnectionRecord) {
-        let Ok(record) = self.inner.record(RecordKind::EgressConnection, self.proposal.subject(), &record) else { return };
+        let Ok(record) = self.inner.record(RecordKind::EgressConnection, self.proposal.subject(), &record) else {
+            return;
+        };
         let inner = Arc::clone(&self.inner);
         self.work().spawn(async move {
             // A journal in trouble has the call's own attestation to worry about.

@@ -4,14 +4,16 @@
 //! told while it runs. Does not: decide, ask or record. Whoever holds no [`Permit`] runs nothing.
 
 use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Door, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason, RunInput,
-    SandboxProcessRunError, SandboxProcessRunner, StopCause, executor_of, not_enforced_by,
+    Aftermath, Door, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason,
+    RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause, executor_of, not_enforced_by,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -73,9 +75,8 @@ impl Executor {
                 let (ground, runtime) = (self.ground(), Handle::current());
                 let (work, process) = (work.clone(), process.clone());
                 // By another thread: this one rests, so that the kernel's own work for the sync does not wait for it.
-                let prepared = tokio::task::spawn_blocking(move || {
-                    runtime.block_on(ready(&ground, &work, (&process, reserved)))
-                });
+                let prepared =
+                    tokio::task::spawn_blocking(move || runtime.block_on(ready(&ground, &work, (&process, reserved))));
                 prepared.await.ok()?
             }
             _ => None,
@@ -160,6 +161,8 @@ pub struct Executed {
     pub(crate) reasons: Vec<Reason>,
     /// What went through its network.
     pub(crate) network: Option<NetworkUse>,
+    /// Where it was connected to that it had not declared.
+    pub(crate) undeclared: BTreeSet<SocketAddr>,
     pub(crate) not_enforced: Option<&'static str>,
     pub(crate) ran: Duration,
     /// Kept until it is attested.
@@ -177,6 +180,7 @@ impl Executed {
             layers: Vec::new(),
             reasons: Vec::new(),
             network: None,
+            undeclared: BTreeSet::new(),
             not_enforced: None,
             ran: Duration::ZERO,
             _aftermath: None,
@@ -284,6 +288,7 @@ async fn run_process(
     let layers = outcome.layers.iter().map(ToString::to_string).collect();
     let reasons = outcome.reasons.clone();
     let network = outcome.egress.as_ref().map(NetworkUse::from);
+    let undeclared = outcome.unexpected.clone();
     Executed {
         ending,
         detail,
@@ -293,6 +298,7 @@ async fn run_process(
         layers,
         reasons,
         network,
+        undeclared,
         not_enforced: not_enforced_by(plan),
         ran: Duration::ZERO,
         _aftermath: aftermath,
@@ -375,6 +381,7 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         layers: vec!["openat2_beneath_workspace".to_owned()],
         reasons: Vec::new(),
         network: None,
+        undeclared: BTreeSet::new(),
         not_enforced: None,
         ran: Duration::ZERO,
         _aftermath: None,

@@ -601,7 +601,6 @@ impl Inner {
         self.commit(vec![record], Vec::new()).await?;
         Ok(())
     }
-
 }
 
 /// A call that is under way.

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_sandbox::{
-    Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError, SandboxProcessRunErrorKind,
-    SandboxProcessRunner,
+    Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, SandboxProcessRunError,
+    SandboxProcessRunErrorKind, SandboxProcessRunner,
     egress::HostRules,
     tier_c::{TRUSTED, bubblewrap::HOME, linux::PROXY_PORT},
 };

@@ -179,7 +179,8 @@ impl Gate {
 impl Settings {
     /// Opens and works out what a configuration says, for the first time.
     pub(crate) fn first(config: GateConfig, ground: &Ground) -> Result<Self, OpenError> {
-        let runner = SandboxProcessRunner::new(config.egress.host.iter().cloned())?.with_connector(Arc::clone(&ground.net));
+        let runner =
+            SandboxProcessRunner::new(config.egress.host.iter().cloned())?.with_connector(Arc::clone(&ground.net));
         let runner = runner.with_tier_c(&config.sandbox.tier_c(ground.sandbox_directory(), &config.egress.trust));
         Self::new(config, ground, runner, None)
     }

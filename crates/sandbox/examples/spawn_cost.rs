@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_sandbox::{Containment, 
-    EgressPlan, Ended, Interpreters, Limits, ProcessPlan, RunInput, SandboxProcessRunner, run_constrained_process,
+use palyra_sandbox::{
+    Containment, EgressPlan, Ended, Interpreters, Limits, ProcessPlan, RunInput, SandboxProcessRunner,
+    run_constrained_process,
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 

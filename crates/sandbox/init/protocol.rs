@@ -82,7 +82,8 @@ impl Order {
             }
         }
         out.extend_from_slice(&length(usize::from(self.inside.is_some())));
-        for Named { path, device, inode } in self.inside.iter().flat_map(|inside| [&inside.program, &inside.directory]) {
+        for Named { path, device, inode } in self.inside.iter().flat_map(|inside| [&inside.program, &inside.directory])
+        {
             put(&mut out, path);
             out.extend_from_slice(&device.to_le_bytes());
             out.extend_from_slice(&inode.to_le_bytes());
@@ -297,7 +298,23 @@ impl Report {
                 let (status, landlock) = (u64::from(status.cast_unsigned()), u64::from(landlock));
                 let [a, b, c, d, e, f, g, h] = denied.numbers;
                 put(&[
-                    2, cause as u64, status, user_us, system_us, max_rss_kb, wall_us, layers, landlock, a, b, c, d, e, f, g, h,
+                    2,
+                    cause as u64,
+                    status,
+                    user_us,
+                    system_us,
+                    max_rss_kb,
+                    wall_us,
+                    layers,
+                    landlock,
+                    a,
+                    b,
+                    c,
+                    d,
+                    e,
+                    f,
+                    g,
+                    h,
                     denied.count,
                 ]);
             }

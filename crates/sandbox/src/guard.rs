@@ -87,13 +87,15 @@ fn check_egress(plan: &ProcessPlan, allowed: &HostRules) -> Result<(), Error> {
     let EgressPlan { mode, hosts } = &plan.egress;
     match mode {
         EgressEnforcementMode::None => Ok(()),
-        EgressEnforcementMode::Preflight => match hosts.iter().find(|one| allowed.find(&one.host, one.port).is_none()) {
-            Some(EgressHost { host, port }) => Err(Error::new(
-                Kind::EgressDenied,
-                format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
-            )),
-            None => Ok(()),
-        },
+        EgressEnforcementMode::Preflight => {
+            match hosts.iter().find(|one| allowed.find(&one.host, one.port).is_none()) {
+                Some(EgressHost { host, port }) => Err(Error::new(
+                    Kind::EgressDenied,
+                    format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
+                )),
+                None => Ok(()),
+            }
+        }
         EgressEnforcementMode::Strict if !plan.containment.is_none() => Ok(()),
         EgressEnforcementMode::Strict => {
             Err(Error::new(Kind::Unavailable, "tier B cannot enforce egress, which the mode `strict` asks for"))

@@ -118,6 +118,11 @@ impl Init {
         self.kept = Some(Box::new(kept));
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal. For an init that does not do what it must, such as one that somebody stopped.
     pub fn signal(&self, signal: Signal) {
         // The number is ours until the process is collected, which nobody else does.

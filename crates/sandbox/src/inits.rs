@@ -165,4 +165,3 @@ fn read_report(mut socket: &std::os::unix::net::UnixStream) -> io::Result<Option
 
 /// How many inits wait.
 const WAITING: usize = 2;
-

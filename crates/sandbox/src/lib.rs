@@ -56,9 +56,7 @@ pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
 pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, ProgramFiles};
 pub use outcome::{Captured, Ended, Layer, Namespace, Outcome, StopCause, Usage};
 pub use ownership::is_changeable;
-pub use plan::{
-    Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, UnixSockets,
-};
+pub use plan::{Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, UnixSockets};
 pub use reason::Reason;
 pub use runner::{
     Door, Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT, executor_of,

@@ -1,6 +1,6 @@
 //! How a process ended, what it said and what held it.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
 
 use palyra_types::{digest::Sha256Digest, word::words};
 use serde::{Serialize, Serializer};
@@ -24,6 +24,8 @@ pub struct Outcome {
     pub reasons: Vec<Reason>,
     /// What went through its network, where that was its own and somebody decided about it.
     pub egress: Option<EgressSummary>,
+    /// Where it was seen to be connected to that no declared host has, where hosts are checked and not enforced.
+    pub unexpected: BTreeSet<SocketAddr>,
 }
 
 /// How a process ended.

@@ -69,7 +69,9 @@ impl From<RefusedTarget> for Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::SystemCalls { calls, times: 1 } => write!(f, "the sandbox refused the system call {}", calls.join(", ")),
+            Self::SystemCalls { calls, times: 1 } => {
+                write!(f, "the sandbox refused the system call {}", calls.join(", "))
+            }
             Self::SystemCalls { calls, times } => {
                 write!(f, "the sandbox refused {times} system calls: {}", calls.join(", "))
             }
@@ -84,7 +86,9 @@ impl std::fmt::Display for Reason {
             }
             Self::ProcessorTime { limit } => write!(f, "it used more than {limit} seconds of processor time"),
             Self::Egress { named, port: 0, refusal } => write!(f, "it could not look up `{named}`: {refusal}"),
-            Self::Egress { named, port, refusal } => write!(f, "it could not connect to `{named}` port {port}: {refusal}"),
+            Self::Egress { named, port, refusal } => {
+                write!(f, "it could not connect to `{named}` port {port}: {refusal}")
+            }
             Self::FileSize { limit } => write!(f, "it wrote a file of more than {limit} bytes"),
         }
     }

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     egress::{
-        Connector, Doorkeeper, EgressLimits, EgressServer, Forbidden, HostRule, HostRules, SystemResolver,
+        Connector, Doorkeeper, EgressLimits, EgressServer, Forbidden, HostRule, HostRules, Observer, SystemResolver,
     },
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::{Executable, ProgramFiles},
@@ -33,7 +33,7 @@ use crate::{
     init::Init,
     inits::Inits,
     outcome::{Ended, Layer, Outcome},
-    plan::{Containment, Limits, ProcessPlan},
+    plan::{Containment, EgressHost, Limits, ProcessPlan},
     protocol::{self, Inside, MAX_ORDER, Named, Order, Unchanged},
     running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
     stamp::status_of,
@@ -234,6 +234,8 @@ impl SandboxProcessRunner {
             source,
             launched,
             egress: input.door.map(|door| (door, Arc::clone(&self.net))),
+            declared: (plan.egress.mode == EgressEnforcementMode::Preflight)
+                .then(|| (plan.egress.hosts.clone(), Arc::clone(&self.net))),
             order,
             given,
             streams: [stdout, stderr],
@@ -321,6 +323,8 @@ pub struct Prepared {
     launched: Launched,
     /// Who decides about connections, and the way out.
     egress: Option<(Door, Arc<Connector>)>,
+    /// The hosts that were declared where nothing is enforced, and how to find them.
+    declared: Option<(Vec<EgressHost>, Arc<Connector>)>,
     order: Order,
     given: Given,
     streams: [Stream; 2],
@@ -366,7 +370,8 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { source, mut launched, egress, order, given, streams, output, limits, wall, out_of_time } = self;
+        let Self { source, mut launched, egress, declared, order, given, streams, output, limits, wall, out_of_time } =
+            self;
         let (stop, stopped) = watch::channel(None);
         let mut server = launched.serve(egress.as_ref())?;
         // From here on every step is one that the program waits for.
@@ -379,7 +384,8 @@ impl Prepared {
         let Launched { init, control, orders, unsent, enclosed, .. } = launched;
         let [stdout, stderr] = streams;
         let Given { ends, walls, .. } = given;
-        let around = Walls { enclosed, limits, server };
+        let observer = declared.map(|(hosts, net)| Observer::start(init.id(), hosts, net));
+        let around = Walls { enclosed, limits, server, observer };
         let supervision =
             Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time, walls: around };
         let begun = supervision.begin(orders, unsent).await;
@@ -425,8 +431,7 @@ fn inside(executable: &Executable, directory: &OwnedFd, real: &std::path::Path) 
     let (path, stamp) = executable.binary();
     let program = Named { path: path.as_str().as_bytes().to_vec(), device: stamp.device, inode: stamp.inode };
     let stamp = protocol::Stamp::from(&status_of(directory).map_err(|errno| failed(errno.into()))?);
-    let directory =
-        Named { path: real.as_os_str().as_bytes().to_vec(), device: stamp.device, inode: stamp.inode };
+    let directory = Named { path: real.as_os_str().as_bytes().to_vec(), device: stamp.device, inode: stamp.inode };
     Ok(Inside { program, directory })
 }
 
@@ -450,8 +455,7 @@ impl Launched {
     /// Serves the network, if there is somebody to decide about it. Otherwise it leads nowhere.
     fn serve(&mut self, egress: Option<&(Door, Arc<Connector>)>) -> Result<Option<EgressServer>, Error> {
         let (Some(sockets), Some((Door(keeper), net))) = (self.sockets.take(), egress) else { return Ok(None) };
-        let server =
-            EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default());
+        let server = EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default());
         server.map(Some).map_err(failed)
     }
 

@@ -1,6 +1,7 @@
 //! A process that runs: its output as it comes, a way to stop it, and its outcome.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -66,6 +67,7 @@ impl RunningProcess {
             layers: Vec::new(),
             reasons: Vec::new(),
             egress: None,
+            unexpected: BTreeSet::new(),
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Guarantees: it always comes to an end, with an outcome; an init that does not report in time is reminded, then killed. It collects the init.
 //! Does not: measure time for the process. The init does; the clock here is for an init that fails to.
 
-use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::{net::SendFlags, process::Signal};
 use tokio::{
@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    egress::EgressServer,
+    egress::{EgressServer, Observer},
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     init::Init,
     orphans,
@@ -53,6 +53,8 @@ pub struct Walls {
     pub limits: Limits,
     /// What serves its network.
     pub server: Option<EgressServer>,
+    /// What looks at its connections, where nothing holds them.
+    pub observer: Option<Observer>,
 }
 
 /// What belongs to the enclosure of a process that runs.
@@ -161,11 +163,15 @@ impl Begun {
             Some(server) => Some(server.finish().await),
             None => None,
         };
+        let unexpected = match self.walls.observer {
+            Some(observer) => observer.finish().await,
+            None => BTreeSet::new(),
+        };
         let mut reasons = reason::known(ended, &denied, exceeded, &self.walls.limits);
         reasons.extend(egress.iter().flat_map(|summary| summary.refusals.iter().cloned().map(Reason::from)));
         drop(cgroup);
         let (stdout, stderr) = (self.stdout.finish(&mut buffer), self.stderr.finish(&mut buffer));
-        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons, egress });
+        let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons, egress, unexpected });
         // Only now does the live stream end, so that whoever waits for that finds the outcome.
         drop((self.stdout, self.stderr, self.ends));
         self.init.collect(self.control).await;

@@ -73,6 +73,14 @@ impl Connector {
         self
     }
 
+    /// The addresses of a host, for whoever only compares them.
+    pub(crate) async fn look_up(&self, host: &HostName) -> io::Result<Vec<IpAddr>> {
+        match host.address() {
+            Some(address) => Ok(vec![address]),
+            None => self.resolver.resolve(host).await,
+        }
+    }
+
     /// Connects to an admitted host.
     ///
     /// # Errors

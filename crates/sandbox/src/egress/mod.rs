@@ -15,6 +15,7 @@
 //! | the way out | [`Connector`], [`Resolve`], [`is_public`] |
 //! | the whole for one run | [`EgressServer`] |
 //! | who may terminate TLS | [`Interceptor`] |
+//! | what is seen where nothing is held | `observe.rs` |
 //!
 //! Guarantees: nothing leaves but to a host that was ruled on, at an address that was judged, opened as its rule
 //! demands. Names are resolved only after the ruling. What is allowed no more is closed. Each connection is noted once.
@@ -36,6 +37,7 @@ mod ledger;
 mod lobby;
 mod message;
 mod names;
+mod observe;
 mod opening;
 mod refusal;
 mod relay;
@@ -53,6 +55,7 @@ pub use door::{Admitted, ConnectionOutcome, ConnectionRecord, Doorkeeper, Glance
 pub use intercept::{Interceptor, Rewound};
 pub use ledger::{EgressSummary, RefusedTarget};
 pub use names::{SyntheticRange, SyntheticRangeError};
+pub(crate) use observe::Observer;
 pub use refusal::{EgressRefusal, EgressRefusalKind};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::{HostPattern, HostPatternError, HostRule, HostRuleError, HostRules, PrivateAddresses, TlsDemand};

@@ -96,7 +96,7 @@ pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init
         Binding::ByPath { etc } => args.add(["--ro-bind", &etc.to_string_lossy(), "/etc"]),
         Binding::ByDescriptor => args.add(["--dir", "/etc"]),
     }
-    for path in profile.read_only.iter().filter(|path| !system.holds(path)) {
+    for path in profile.mounted_read_only(system) {
         args.mount("--ro-bind", path, binding);
     }
     // Last, so that nothing is mounted on what it holds.
@@ -145,3 +145,53 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/2", "/dev/stderr"),
     ("pts/ptmx", "/dev/ptmx"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier_c::profile::example;
+
+    fn system() -> SystemTree {
+        let link = |name: &str, to: &str| (format!("/{name}"), Entry::Link(to.to_owned()));
+        SystemTree(vec![("/usr".to_owned(), Entry::Directory), link("bin", "usr/bin"), link("lib", "usr/lib")])
+    }
+
+    /// One option with its words on each line.
+    fn lines(args: &[String]) -> String {
+        let mut text = String::new();
+        for arg in args {
+            text.push_str(if arg.starts_with("--") && !text.is_empty() { "\n" } else { " " });
+            text.push_str(arg);
+        }
+        text.trim_start().to_owned() + "\n"
+    }
+
+    #[test]
+    fn an_ordinary_user_has_bubblewrap_bind_everything() {
+        let binding = Binding::ByPath { etc: "/srv/state/sandbox/etc".into() };
+        let args = arguments(&example("/srv/shop"), &system(), &binding, 5);
+        assert_eq!(lines(&args), include_str!("golden/bubblewrap_user.txt"));
+    }
+
+    #[test]
+    fn root_hands_directories_over_and_bubblewrap_makes_only_their_places() {
+        let args = arguments(&example("/srv/shop"), &system(), &Binding::ByDescriptor, 5);
+        assert_eq!(lines(&args), include_str!("golden/bubblewrap_root.txt"));
+    }
+
+    #[test]
+    fn no_mount_point_lies_inside_the_workspace() {
+        let mut profile = example("/srv/shop");
+        profile.read_only.push(AbsolutePath::parse("/srv/shop/vendor").unwrap());
+        let args = arguments(&profile, &system(), &Binding::ByDescriptor, 5);
+        assert!(!args.iter().any(|arg| arg.starts_with("/srv/shop/")), "{args:?}");
+    }
+
+    #[test]
+    fn the_network_of_the_machine_is_shared_only_where_the_profile_says_so() {
+        let own = arguments(&example("/w"), &system(), &Binding::ByDescriptor, 5);
+        let profile = Profile { network: NetworkKind::Machine, ..example("/w") };
+        let shared = arguments(&profile, &system(), &Binding::ByDescriptor, 5);
+        assert!(own.contains(&"--unshare-net".to_owned()) && !shared.contains(&"--unshare-net".to_owned()));
+    }
+}

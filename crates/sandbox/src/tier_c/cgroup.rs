@@ -147,7 +147,9 @@ impl Cgroups {
 
     fn remove_left(&self) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.retain(|directory| matches!(fs::remove_dir(directory), Err(error) if error.kind() == io::ErrorKind::ResourceBusy));
+        left.retain(
+            |directory| matches!(fs::remove_dir(directory), Err(error) if error.kind() == io::ErrorKind::ResourceBusy),
+        );
     }
 }
 
@@ -196,7 +198,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let busy = self.made.drain(..).map(|(directory, _)| directory).filter(|directory| fs::remove_dir(directory).is_err());
+        let busy =
+            self.made.drain(..).map(|(directory, _)| directory).filter(|directory| fs::remove_dir(directory).is_err());
         let busy: Vec<PathBuf> = busy.collect();
         self.of.left.lock().unwrap_or_else(PoisonError::into_inner).extend(busy);
     }
@@ -328,3 +331,72 @@ const PREFIX: &str = "enclosure-";
 const SUPERVISORS: u64 = 3;
 /// The period in which processor time is counted.
 const PERIOD_US: u64 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIXED: &str = "\
+tmpfs /sys/fs/cgroup tmpfs rw 0 0
+cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0
+cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+";
+
+    #[test]
+    fn version_two_comes_first_and_each_controller_of_version_one_has_its_own_place() {
+        let own = "4:memory:/service\n3:cpu,cpuacct:/\n0::/user.slice\n";
+        let found = candidates(MIXED, own, false);
+        let place = |directory: &str, controllers: &[Controller], version| Place {
+            directory: directory.into(),
+            controllers: controllers.to_vec(),
+            version,
+        };
+        let expected = [
+            place("/sys/fs/cgroup/unified/user.slice/palyra", &[], Version::Two),
+            place("/sys/fs/cgroup/memory/service/palyra", &[Controller::Memory], Version::One),
+            place("/sys/fs/cgroup/cpu,cpuacct/palyra", &[Controller::Processor], Version::One),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(candidates(MIXED, own, true)[0].directory, Path::new("/sys/fs/cgroup/unified/palyra"));
+    }
+
+    #[test]
+    fn a_delegated_group_of_version_two_is_made_ready_bounded_and_removed() {
+        let top = tempfile::tempdir().unwrap();
+        let own = top.path().join("session");
+        fs::create_dir(&own).unwrap();
+        for file in ["cgroup.type", "cgroup.subtree_control"] {
+            fs::write(own.join(file), "").unwrap();
+        }
+        let controllers = Controller::ALL.to_vec();
+        let place = Place { directory: own.join(NAME), controllers, version: Version::Two };
+        let cgroups = Arc::new(Cgroups::among(vec![place]));
+        let read = |path: &str| fs::read_to_string(own.join(path)).unwrap();
+        assert_eq!(read("palyra-daemon/cgroup.procs"), std::process::id().to_string());
+        assert_eq!(read("cgroup.subtree_control"), "+memory +pids +cpu");
+        let bounds = TreeBounds { memory: 1 << 20, processes: 7, processor_percent: 150 };
+        let cgroup = cgroups.make(&bounds).unwrap().unwrap();
+        let made = cgroup.made[0].0.clone();
+        let wrote = |file: &str| fs::read_to_string(made.join(file)).unwrap();
+        assert_eq!(wrote("memory.max"), "1048576");
+        assert_eq!((wrote("pids.max").as_str(), wrote("cpu.max").as_str()), ("10", "150000 100000"));
+        fs::write(made.join("memory.events"), "low 0\noom_kill 2\n").unwrap();
+        fs::write(made.join("pids.events"), "max 3\n").unwrap();
+        assert_eq!(cgroup.exceeded(), Exceeded { out_of_memory: 2, too_many_processes: 3 });
+        // The kernel's own files go with the directory; these have to be removed first.
+        fs::remove_dir_all(&made).unwrap();
+        drop(cgroup);
+        assert!(!made.exists());
+    }
+
+    #[test]
+    fn where_nothing_can_be_made_nothing_is_claimed() {
+        let place =
+            Place { directory: "/no/such/place".into(), controllers: vec![Controller::Memory], version: Version::One };
+        let cgroups = Arc::new(Cgroups::among(vec![place]));
+        assert_eq!(cgroups.controllers(), []);
+        let bounds = TreeBounds { memory: 1, processes: 1, processor_percent: 0 };
+        assert!(cgroups.make(&bounds).unwrap().is_none());
+    }
+}

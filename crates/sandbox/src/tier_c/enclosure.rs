@@ -85,7 +85,8 @@ impl Enclosure {
         let user_id = user.as_ref().map(|user| user.id());
         idle.init.keep((cgroup.clone(), user, etc));
         // One that is gone already has said why.
-        let sent = send_all(&idle.orders, &launch.encode(), &fds).and_then(|()| send_all(&idle.orders, &blueprint.encode(), &[]));
+        let sent = send_all(&idle.orders, &launch.encode(), &fds)
+            .and_then(|()| send_all(&idle.orders, &blueprint.encode(), &[]));
         let (report, sockets) = sent.and_then(|()| hear(&idle.control)).unwrap_or_default();
         let Some(Report::Enclosed { namespaces }) = report else {
             drop(idle);
@@ -125,7 +126,10 @@ fn not_standing(report: Option<Report>, mut heard: io::PipeReader) -> Error {
     let said = String::from_utf8_lossy(said.get(..read).unwrap_or_default());
     let said = said.trim();
     let said = if said.is_empty() { "it ended without a word" } else { said };
-    Error::new(Kind::Unavailable, format!("bubblewrap cannot build an enclosure here: {}", palyra_types::visible::visible(said)))
+    Error::new(
+        Kind::Unavailable,
+        format!("bubblewrap cannot build an enclosure here: {}", palyra_types::visible::visible(said)),
+    )
 }
 
 fn send_all(socket: &UnixStream, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {

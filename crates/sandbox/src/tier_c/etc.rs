@@ -1,13 +1,13 @@
 //! The `/etc` of enclosures: some files that are made here, and copies of what programs need to know about the machine.
 //!
 //! Guarantees: only what everybody on this machine may read is copied, so no key and no password gets into it; links are copied as links.
-//! It is removed when nobody uses it any more.
+//! Nobody but the daemon can write to it, and it is removed when nobody uses it any more.
 //! Does not: follow what changes afterwards. It is made anew when the daemon starts and when it reads its configuration.
 
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -17,25 +17,28 @@ use super::bubblewrap::{HOME, USER};
 /// A generated `/etc`. Dropping it removes it.
 #[derive(Debug)]
 pub struct Etc {
+    /// Nobody but the daemon's own user can enter this one, in which it lies.
+    around: PathBuf,
     path: PathBuf,
 }
 
 impl Etc {
-    /// Makes one in this directory, which is the daemon's own. What an earlier daemon left there is removed. Programs trust the authorities of
-    /// these certificates, besides those that the machine trusts.
+    /// Makes one: in memory, or in this directory where there is no memory for files. Programs trust the authorities of these certificates,
+    /// besides those that the machine trusts. What an earlier daemon left is removed.
     ///
     /// # Errors
-    /// When something cannot be written. What cannot be read is left out.
+    /// When something cannot be written, or a certificate cannot be read. What else cannot be read is left out.
     pub fn generate(within: &Path, trust: &[PathBuf]) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(within)?;
-        let own = format!("etc-{}-", std::process::id());
-        for entry in fs::read_dir(within)?.flatten() {
-            if entry.file_name().to_str().is_some_and(|name| name.starts_with("etc-") && !name.starts_with(&own)) {
-                let _ = fs::remove_dir_all(entry.path());
+        remove_forgotten(Path::new(MEMORY));
+        let around = match make(Path::new(MEMORY)) {
+            Ok(made) => made,
+            Err(_) => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(within)?;
+                remove_forgotten(within);
+                make(within)?
             }
-        }
-        let etc = Self { path: within.join(format!("{own}{}", NEXT.fetch_add(1, Ordering::Relaxed))) };
+        };
+        let etc = Self { path: around.join("etc"), around };
         fill(&etc.path)?;
         for certificates in trust {
             add(&etc.path, &fs::read(certificates)?)?;
@@ -51,8 +54,36 @@ impl Etc {
 
 impl Drop for Etc {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        let _ = fs::remove_dir_all(&self.around);
     }
+}
+
+/// Makes a directory that is this process's own.
+fn make(within: &Path) -> io::Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = within.join(format!("{}{}-{count}", prefix(), std::process::id()));
+    // Fails if there is one already, whoever made it.
+    fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
+
+/// Removes what daemons of this user left that are no more.
+fn remove_forgotten(within: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(within).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.strip_prefix(&prefix())?.split('-').next()?.parse::<u32>().ok());
+        let is_gone = process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists());
+        if is_gone && entry.metadata().is_ok_and(|status| status.uid() == own) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn prefix() -> String {
+    format!("palyra-etc-{}-", rustix::process::geteuid().as_raw())
 }
 
 fn fill(into: &Path) -> io::Result<()> {
@@ -69,7 +100,10 @@ fn fill(into: &Path) -> io::Result<()> {
         ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n".to_owned()),
         ("hostname", "sandbox\n".to_owned()),
         ("resolv.conf", "nameserver 127.0.0.1\noptions timeout:5 attempts:1\n".to_owned()),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n".to_owned()),
+        (
+            "nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n".to_owned(),
+        ),
     ];
     for (name, text) in made {
         write(&into.join(name), text.as_bytes())?;
@@ -152,11 +186,15 @@ const COPIED: &[&str] = &[
     "timezone",
 ];
 
+/// Where files are kept in memory: making hundreds of links on a busy disk takes seconds.
+const MEMORY: &str = "/dev/shm";
+
 /// Where the certificates are that programs trust, as Debian has them.
 pub const TRUSTED: &str = "ssl/certs/ca-certificates.crt";
 
 /// Where different systems have them.
-const BUNDLES: &[&str] = &[TRUSTED, "pki/tls/certs/ca-bundle.crt", "pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "ssl/cert.pem"];
+const BUNDLES: &[&str] =
+    &[TRUSTED, "pki/tls/certs/ca-bundle.crt", "pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "ssl/cert.pem"];
 
 const MOST_LEVELS: u32 = 6;
 const LARGEST: u64 = 4 << 20;

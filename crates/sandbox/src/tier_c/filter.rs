@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use palyra_types::digest::Sha256Digest;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::{Dword, Qword}, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, sock_filter,
+    BpfProgram, SeccompAction,
+    SeccompCmpArgLen::{Dword, Qword},
+    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
 use crate::plan::UnixSockets;
@@ -118,9 +119,10 @@ impl When {
 fn compile(calls: &[&[Call]], error: i32) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules = BTreeMap::new();
     for call in calls.iter().copied().flatten() {
-        let rows = call.when.iter().map(|row| {
-            SeccompRule::new(row.iter().map(|when| when.condition()).collect::<Result<_, _>>()?)
-        });
+        let rows = call
+            .when
+            .iter()
+            .map(|row| SeccompRule::new(row.iter().map(|when| when.condition()).collect::<Result<_, _>>()?));
         rules.insert(call.number, rows.collect::<Result<Vec<_>, _>>()?);
     }
     let refuse = SeccompAction::Errno(error.unsigned_abs());
@@ -295,4 +297,34 @@ mod number {
     pub const statmount: i64 = 457;
     pub const listmount: i64 = 458;
     pub const open_tree_attr: i64 = 467;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_is_the_table_that_people_have_looked_at() {
+        let told = described(UnixSockets::Refuse);
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(told, include_str!("golden/filter.txt"));
+        }
+        assert_ne!(told, described(UnixSockets::Allow));
+    }
+
+    #[test]
+    fn both_filters_refuse_the_same_calls_and_one_of_them_is_heard_of() {
+        let filters = Filters::new(UnixSockets::Refuse).unwrap();
+        assert_eq!(filters.noticed.len(), filters.unnoticed.len());
+        assert_ne!(filters.noticed, filters.unnoticed);
+        assert_ne!(filters.digest, Filters::new(UnixSockets::Allow).unwrap().digest);
+        assert_eq!(filters.digest, Filters::new(UnixSockets::Refuse).unwrap().digest);
+    }
+
+    #[test]
+    fn calls_have_names() {
+        let number = |call: i64| u32::try_from(call).unwrap();
+        assert_eq!(name_of(number(libc::SYS_unshare)), "unshare");
+        assert_eq!(name_of(9999), "system call 9999");
+    }
 }

@@ -6,8 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    io,
+    fs, io,
     os::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -86,18 +85,24 @@ impl LinuxBubblewrap {
     /// # Errors
     /// When something is missing that every enclosure needs.
     pub fn new(options: &LinuxOptions) -> Result<Self, Error> {
-        let unavailable = |what: &str, error: &dyn std::fmt::Display| Error::new(Kind::Unavailable, format!("{what}: {error}"));
+        let unavailable =
+            |what: &str, error: &dyn std::fmt::Display| Error::new(Kind::Unavailable, format!("{what}: {error}"));
         let program = find_bubblewrap(options.bubblewrap.as_deref())?;
         let version = version_of(&program).map_err(|error| unavailable("bubblewrap does not run", &error))?;
-        let system = SystemTree::of_this_machine().map_err(|error| unavailable("the system's programs are missing", &error))?;
+        let system =
+            SystemTree::of_this_machine().map_err(|error| unavailable("the system's programs are missing", &error))?;
         let etc = Etc::generate(&options.directory, &options.trust);
         let etc = Arc::new(etc.map_err(|error| unavailable("no /etc can be made for enclosures", &error))?);
         let cgroups = Arc::new(Cgroups::of_this_machine());
         if options.require_cgroup && cgroups.controllers().is_empty() {
-            return Err(Error::new(Kind::Unavailable, "there are no cgroups to be had, and `require_cgroup` demands them"));
+            return Err(Error::new(
+                Kind::Unavailable,
+                "there are no cgroups to be had, and `require_cgroup` demands them",
+            ));
         }
         let broken = |error: seccompiler::BackendError| unavailable("the filter of system calls is broken", &error);
-        let filters = [UnixSockets::Refuse, UnixSockets::Allow].map(|allowed| Filters::new(allowed).map(|made| (allowed, made)));
+        let filters =
+            [UnixSockets::Refuse, UnixSockets::Allow].map(|allowed| Filters::new(allowed).map(|made| (allowed, made)));
         let [refuse, allow] = filters;
         let users = rustix::process::geteuid().is_root().then(|| Arc::new(Users::from(options.first_user)));
         let own = own_namespaces().map_err(|error| unavailable("the kernel does not tell namespaces apart", &error))?;
@@ -138,14 +143,15 @@ impl LinuxBubblewrap {
     /// # Errors
     /// When a directory of the profile cannot be used.
     pub fn construct(&self, profile: &Profile) -> Result<Construction, Error> {
-        let refused = |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be put together: {error}"));
+        let refused =
+            |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be put together: {error}"));
         let cgroup = self.cgroups.make(&profile.bounds).map_err(refused)?;
         let user = self.users.as_ref().map(Users::take).transpose()?;
         let mut directories = Vec::new();
         let mut mounts = Vec::new();
         let mut blueprint = self.blueprint(profile);
         if user.is_some() {
-            let read_only = profile.read_only.iter().filter(|path| !self.system.holds(path));
+            let read_only = profile.mounted_read_only(&self.system);
             let read_only = read_only.map(|path| (path.as_str().as_bytes(), Path::new(path.as_str())));
             for (inside, outside) in std::iter::once((b"/etc".as_slice(), self.etc.path())).chain(read_only) {
                 directories.push(open_directory(outside)?);
@@ -175,7 +181,9 @@ impl LinuxBubblewrap {
             readable: ["/etc", "/proc", "/var"].map(bytes).to_vec(),
             devices: vec![bytes("/dev")],
             writable: ["/tmp", "/dev/shm", profile.workspace.as_str()].map(bytes).to_vec(),
-            hidden: hidden_as_bytes(&profile.hidden.iter().map(|path| PathBuf::from(path.as_str())).collect::<Vec<_>>()),
+            hidden: hidden_as_bytes(
+                &profile.hidden.iter().map(|path| PathBuf::from(path.as_str())).collect::<Vec<_>>(),
+            ),
             filters: filters.silent.clone(),
             noticed: [filters.noticed.clone(), filters.unnoticed.clone()],
             noticed_error: NOTICED_ERROR,

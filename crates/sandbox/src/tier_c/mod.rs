@@ -35,8 +35,8 @@ use std::{
 use palyra_types::path::AbsolutePath;
 
 pub use self::{
-    etc::TRUSTED,
     backend::{BackendPlan, Command, TierCBackend},
+    etc::TRUSTED,
     linux::LinuxBubblewrap,
     macos::MacosSandboxExec,
     windows::{JobObject, WindowsJobObject},
@@ -120,7 +120,12 @@ impl TierC {
     }
 
     /// Whether an enclosure holds what a plan needs.
-    pub(crate) fn check(&self, plan: &ProcessPlan, enclosure: &EnclosurePlan, executable: &Executable) -> Result<(), Error> {
+    pub(crate) fn check(
+        &self,
+        plan: &ProcessPlan,
+        enclosure: &EnclosurePlan,
+        executable: &Executable,
+    ) -> Result<(), Error> {
         if plan.workspace.as_str() == "/" {
             return Err(Error::new(Kind::OutsideWorkspace, "the whole machine cannot be a workspace of tier c"));
         }
@@ -132,12 +137,19 @@ impl TierC {
         let files = std::iter::once(executable.program()).chain(executable.interpreters());
         match files.map(|file| file.real_path()).find(|path| !holds(path)) {
             None => Ok(()),
-            Some(missing) => Err(Error::about(Kind::OutsideEnclosure, "it lies outside of what tier c mounts:", missing.as_str())),
+            Some(missing) => {
+                Err(Error::about(Kind::OutsideEnclosure, "it lies outside of what tier c mounts:", missing.as_str()))
+            }
         }
     }
 
     /// An enclosure with this order: one that waits, or else a new one.
-    pub(crate) async fn launch(self: &Arc<Self>, place: &Arc<Place>, order: &Order, fds: &[BorrowedFd<'_>]) -> Result<Launched, Error> {
+    pub(crate) async fn launch(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        order: &Order,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Launched, Error> {
         while let Some(enclosure) = self.stock.take(place) {
             if let Ok(launched) = self.order(enclosure, place, order, fds) {
                 return Ok(launched);
@@ -152,7 +164,13 @@ impl TierC {
         self.order(enclosure, place, order, fds)
     }
 
-    fn order(&self, enclosure: Enclosure, place: &Place, order: &Order, fds: &[BorrowedFd<'_>]) -> Result<Launched, Error> {
+    fn order(
+        &self,
+        enclosure: Enclosure,
+        place: &Place,
+        order: &Order,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Launched, Error> {
         let failed = |error: std::io::Error| Error::new(Kind::SpawnFailed, error.to_string());
         let Enclosure { idle: Idle { init, control, orders }, sockets, cgroup, user, mut layers } = enclosure;
         if let Some(user) = user {

@@ -64,14 +64,18 @@ impl Matrix {
             ..Order::default()
         };
         let Enclosure { idle, cgroup, user, mut layers, .. } = enclosure;
-        let unheard = |error: std::io::Error| Error::new(Kind::Unavailable, format!("the enclosure does not answer: {error}"));
+        let unheard =
+            |error: std::io::Error| Error::new(Kind::Unavailable, format!("the enclosure does not answer: {error}"));
         send(&idle.orders, &order, &[]).map_err(unheard)?;
         let (passed, held) = match read_report(&idle.orders).map_err(unheard)? {
             Some(Report::Probed { passed, held }) => (passed, held),
             other => return Err(Error { kind: Kind::Unavailable, ..supervision::refusal(other) }),
         };
         if let Some((_, what)) = CHECKS.iter().find(|(bit, _)| passed & bit == 0) {
-            return Err(Error::new(Kind::Unavailable, format!("tried from inside an enclosure, this was not refused: {what}")));
+            return Err(Error::new(
+                Kind::Unavailable,
+                format!("tried from inside an enclosure, this was not refused: {what}"),
+            ));
         }
         layers.extend(Layer::from_bits(held.layers, held.landlock));
         layers.push(Layer::CallFilter { sha256: backend.default_filters().digest });

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 
+use super::bubblewrap::SystemTree;
 use crate::{
     plan::{Containment, Limits, ProcessPlan, UnixSockets},
     protocol::Stamp,
@@ -95,6 +96,13 @@ impl Profile {
             },
             bounds: TreeBounds { memory, processes, processor_percent },
         })
+    }
+
+    /// The directories that are mounted to be read: those that are not there anyway.
+    ///
+    /// SECURITY: none inside the workspace. Its mount point would be a path that programs of an earlier call may have chosen.
+    pub fn mounted_read_only<'a>(&'a self, system: &'a SystemTree) -> impl Iterator<Item = &'a AbsolutePath> {
+        self.read_only.iter().filter(|path| !system.holds(path) && !path.is_within(&self.workspace))
     }
 }
 

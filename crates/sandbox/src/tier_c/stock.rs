@@ -64,7 +64,8 @@ impl Stock {
         let at = shelves.iter().position(|shelf| shelf.place.profile == place.profile)?;
         let mut shelf = shelves.remove(at);
         shelf.used = Instant::now();
-        let found = std::iter::from_fn(|| shelf.waiting.pop_front()).find_map(|mut one| one.idle.is_alive().then_some(one));
+        let found =
+            std::iter::from_fn(|| shelf.waiting.pop_front()).find_map(|mut one| one.idle.is_alive().then_some(one));
         shelves.push(shelf);
         found
     }

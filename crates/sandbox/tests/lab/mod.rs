@@ -13,8 +13,8 @@ use std::{
 };
 
 use palyra_sandbox::{
-    Containment, EgressPlan, EnclosurePlan, Interpreters, Limits, Outcome, ProcessPlan, RunInput, RunningProcess, SandboxProcessRunError,
-    SandboxProcessRunner, UnixSockets, run_constrained_process,
+    Containment, EgressPlan, EnclosurePlan, Interpreters, Limits, Outcome, ProcessPlan, RunInput, RunningProcess,
+    SandboxProcessRunError, SandboxProcessRunner, UnixSockets, run_constrained_process,
     tier_c::{TierCOptions, linux::LinuxOptions, stock::WarmOptions},
 };
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
@@ -48,7 +48,13 @@ impl Lab {
     pub fn tier_c_options(&self) -> TierCOptions {
         let directory = self.outside().join("tier-c");
         TierCOptions {
-            linux: LinuxOptions { bubblewrap: None, directory, first_user: FIRST_USER, require_cgroup: false, trust: Vec::new() },
+            linux: LinuxOptions {
+                bubblewrap: None,
+                directory,
+                first_user: FIRST_USER,
+                require_cgroup: false,
+                trust: Vec::new(),
+            },
             warm: WarmOptions { each: 2, most: 4, idle: Duration::from_secs(60) },
         }
     }
@@ -320,4 +326,25 @@ pub fn again_as_an_ordinary_user(except: &str) {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     assert!(!out.contains("running 0 tests"), "{out}");
+}
+
+/// The children of this test above these processes.
+pub fn children_above(processes: &[u32]) -> Vec<Pid> {
+    let own = std::process::id();
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let mut found = BTreeSet::new();
+    for &process in processes {
+        let mut here = process;
+        while let Some(above) = parent(here).filter(|&above| above > 0) {
+            if above == own {
+                found.insert(here);
+                break;
+            }
+            here = above;
+        }
+    }
+    found.into_iter().map(|id| Pid::from_raw(i32::try_from(id).unwrap()).unwrap()).collect()
 }

@@ -10,7 +10,18 @@ use crate::tool::Report;
 fn the_registry_is_the_table_that_policy_knows() {
     let registry = Registry::builtin().unwrap();
     let known: Vec<_> = registry.definitions().map(|definition| definition.metadata().clone()).collect();
-    assert_eq!(known, builtin_tools().unwrap().into_values().collect::<Vec<_>>());
+    let table = builtin_tools().unwrap().into_values();
+    let (internal, callable): (Vec<_>, Vec<_>) = table.partition(|one| registry.is_internal(&one.name));
+    assert_eq!(known, callable);
+    assert_eq!(internal.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["net.connect"]);
+}
+
+#[test]
+fn what_only_the_daemon_proposes_cannot_be_called() {
+    let registry = Registry::builtin().unwrap();
+    let name = palyra_types::ToolName::parse("net.connect").unwrap();
+    let refused = registry.callable(&name).unwrap_err();
+    assert_eq!(refused.to_string(), "there is no tool `net.connect`");
 }
 
 #[test]
