@@ -31,6 +31,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed=init/{source}");
     }
     println!("cargo::rerun-if-changed=build.rs");
+    // Tests show that attacks succeed where a defence is switched off. What is shipped has no such switches.
+    println!("cargo::rustc-check-cfg=cfg(weak)");
+    let is_weak = env::var("PROFILE")? == "debug";
+    if is_weak {
+        println!("cargo::rustc-cfg=weak");
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?).join("palyra-init");
     // The flags of the workspace are for its own programs: a coverage or sanitizer flag would not fit this one.
     let mut rustc = Command::new(env::var("RUSTC")?);
@@ -45,6 +51,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own_library: &[&str] = if target.ends_with("musl") { &["link-self-contained=no"] } else { &[] };
     for option in optimised.iter().chain(&alone).chain(&bare).chain(own_library) {
         rustc.args(["-C", option]);
+    }
+    if is_weak {
+        rustc.args(["--cfg", "weak"]);
     }
     if let Ok(linker) = env::var("RUSTC_LINKER") {
         rustc.args(["-C", &format!("linker={linker}")]);

@@ -39,6 +39,7 @@ pub struct DaemonPlan {
     own_clock: bool,
     descriptors: Option<u32>,
     hosts: Option<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl DaemonPlan {
@@ -82,6 +83,13 @@ impl DaemonPlan {
     #[must_use]
     pub const fn descriptors(mut self, most: u32) -> Self {
         self.descriptors = Some(most);
+        self
+    }
+
+    /// With this variable in its environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -180,6 +188,7 @@ impl DaemonLab {
                 command
             }
         };
+        command.envs(self.plan.variables.iter().map(|(name, value)| (name, value)));
         let log = fs::OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
         self.child = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
     }

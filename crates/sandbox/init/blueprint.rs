@@ -36,6 +36,9 @@ pub struct Launch {
     pub user: Option<[u64; 2]>,
     /// The mounts to make: whose they are on the disk, and whether they can be written to.
     pub mounts: Vec<Mount>,
+    /// What is switched off for a test.
+    #[cfg(weak)]
+    pub weaknesses: u64,
 }
 
 /// A mount that is made where root is still root. Files of its owner belong to the user of the enclosure, seen from there.
@@ -63,6 +66,8 @@ impl Launch {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
             }
+            #[cfg(weak)]
+            out.extend_from_slice(&self.weaknesses.to_le_bytes());
         })
     }
 
@@ -71,11 +76,15 @@ impl Launch {
         let mut rest = bytes;
         let (program, args) = (take(&mut rest)?, list(&mut rest)?);
         let [cgroups, has_user, user, group] = some(&mut rest)?;
-        let mut launch =
-            Self { program, args, cgroups, user: (has_user == 1).then_some([user, group]), mounts: Vec::new() };
+        let user = (has_user == 1).then_some([user, group]);
+        let mut launch = Self { program, args, cgroups, user, ..Self::default() };
         for _ in 0..count(&mut rest)? {
             let [user, group, read_only] = some(&mut rest)?;
             launch.mounts.push(Mount { owner: [user, group], read_only: read_only == 1 });
+        }
+        #[cfg(weak)]
+        {
+            launch.weaknesses = number(&mut rest)?;
         }
         rest.is_empty().then_some(launch)
     }
@@ -104,6 +113,24 @@ pub struct Blueprint {
     pub noticed_error: u64,
     /// The network, unless it is the machine's.
     pub network: Option<Network>,
+    /// What is switched off for a test.
+    #[cfg(weak)]
+    pub weaknesses: u64,
+}
+
+/// What can be switched off for a test, in debug builds.
+#[cfg(weak)]
+pub mod weakness {
+    /// The filters of system calls.
+    pub const SECCOMP: u64 = 1;
+    /// Landlock.
+    pub const LANDLOCK: u64 = 1 << 1;
+    /// The users that enclosures of a root daemon have for themselves.
+    pub const USER: u64 = 1 << 2;
+    /// The closing of descriptors.
+    pub const CLOSE_RANGE: u64 = 1 << 3;
+    /// The network of one's own.
+    pub const NETWORK: u64 = 1 << 4;
 }
 
 /// A network of which nothing leads anywhere but to the sockets that are handed out.
@@ -134,6 +161,8 @@ impl Blueprint {
                 out.extend_from_slice(&length(ports.len()));
                 ports.iter().for_each(|port| out.extend_from_slice(&u64::from(*port).to_le_bytes()));
             }
+            #[cfg(weak)]
+            out.extend_from_slice(&self.weaknesses.to_le_bytes());
         })
     }
 
@@ -151,6 +180,8 @@ impl Blueprint {
             noticed: list(&mut rest)?.try_into().ok()?,
             noticed_error: number(&mut rest)?,
             network: None,
+            #[cfg(weak)]
+            weaknesses: 0,
         };
         if count(&mut rest)? > 0 {
             let address = take(&mut rest)?.try_into().ok()?;
@@ -162,7 +193,17 @@ impl Blueprint {
             }
             blueprint.network = Some(Network { addresses: (address, fixed), proxy, ports });
         }
+        #[cfg(weak)]
+        {
+            blueprint.weaknesses = number(&mut rest)?;
+        }
         rest.is_empty().then_some(blueprint)
+    }
+
+    /// Whether any of these is switched off for a test.
+    #[cfg(weak)]
+    pub const fn is_without(&self, defences: u64) -> bool {
+        self.weaknesses & defences != 0
     }
 
     const fn lists(&self) -> [&Vec<Vec<u8>>; 7] {
@@ -191,6 +232,7 @@ mod tests {
             cgroups: 2,
             user: Some([7, 8]),
             mounts: vec![Mount { owner: [0, 1], read_only: true }, Mount { owner: [1000, 1000], read_only: false }],
+            ..Launch::default()
         };
         let sent = launch.encode();
         let (length, body) = sent.split_first_chunk::<4>().unwrap();

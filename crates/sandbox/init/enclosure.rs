@@ -23,11 +23,11 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
         kernel::duplicate(from, to).map_err(at(Step::Supervise))?;
         kernel::close(from);
     }
-    kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
     // When bubblewrap is killed, nobody would collect this process.
     kernel::prctl(Prctl::SetParentDeathSignal, kernel::SIGKILL as usize).map_err(at(Step::Supervise))?;
     let (bytes, _) = read_message(ORDERS).map_err(at(Step::Order))?;
     let blueprint = Blueprint::decode(&bytes).ok_or_else(broken)?;
+    close_descriptors(&blueprint).map_err(at(Step::Descriptors))?;
     for (path, mount) in blueprint.mounts.iter().zip(MOUNTS..) {
         let path = CString::new(path.as_slice()).map_err(|_| broken())?;
         kernel::attach(mount, &path).map_err(at(Step::Mount))?;
@@ -39,6 +39,15 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
     kernel::send(CONTROL, &report.encode(), &sockets).map_err(at(Step::Network))?;
     sockets.into_iter().for_each(kernel::close);
     Ok(blueprint)
+}
+
+/// Leaves the tool none but the standard streams.
+pub fn close_descriptors(_blueprint: &Blueprint) -> Result<(), Errno> {
+    #[cfg(weak)]
+    if _blueprint.is_without(crate::blueprint::weakness::CLOSE_RANGE) {
+        return Ok(());
+    }
+    kernel::close_on_exec_from(3)
 }
 
 /// What is left to give up once the tool's process is forked.

@@ -240,7 +240,8 @@ impl Program<'_> {
         self.shared.set(PROCESSES, order.processes);
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
         let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
-        kernel::close_on_exec_from(3).map_err(at(Step::Descriptors))?;
+        let closed = self.enclosure.map_or_else(|| kernel::close_on_exec_from(3), enclosure::close_descriptors);
+        closed.map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
         let layers = always | walls | limits | prepared.layers;
         Ok((Held { layers, landlock: prepared.landlock.version() }, program))

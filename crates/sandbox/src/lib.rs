@@ -50,6 +50,8 @@ mod stream;
 mod supervision;
 pub mod tier_c;
 mod walls;
+#[cfg(weak)]
+mod weak;
 
 pub use environment::{ForbiddenVariable, check_variable};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};

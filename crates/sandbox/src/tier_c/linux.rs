@@ -104,7 +104,10 @@ impl LinuxBubblewrap {
         let filters =
             [UnixSockets::Refuse, UnixSockets::Allow].map(|allowed| Filters::new(allowed).map(|made| (allowed, made)));
         let [refuse, allow] = filters;
-        let users = rustix::process::geteuid().is_root().then(|| Arc::new(Users::from(options.first_user)));
+        let is_root = rustix::process::geteuid().is_root();
+        #[cfg(weak)]
+        let is_root = is_root && !crate::weak::is_off(crate::blueprint::weakness::USER);
+        let users = is_root.then(|| Arc::new(Users::from(options.first_user)));
         let own = own_namespaces().map_err(|error| unavailable("the kernel does not tell namespaces apart", &error))?;
         let filters = [refuse.map_err(broken)?, allow.map_err(broken)?];
         Ok(Self { program, version, system, etc, cgroups, users, filters, own })
@@ -167,6 +170,8 @@ impl LinuxBubblewrap {
             cgroups: cgroup.as_ref().map_or(0, |cgroup| cgroup.controllers().len() as u64),
             user: user.as_ref().map(|user| [u64::from(user.id()); 2]),
             mounts,
+            #[cfg(weak)]
+            weaknesses: crate::weak::weaknesses(),
         };
         Ok(Construction { launch, blueprint, cgroup, user, directories, etc: Arc::clone(&self.etc) })
     }
@@ -193,6 +198,8 @@ impl LinuxBubblewrap {
                     Some(Network { addresses: ADDRESSES, proxy: PROXY_PORT, ports: ports.iter().copied().collect() })
                 }
             },
+            #[cfg(weak)]
+            weaknesses: crate::weak::weaknesses(),
         }
     }
 

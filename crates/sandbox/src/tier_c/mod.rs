@@ -231,7 +231,7 @@ fn trial(directory: &Path) -> Result<(Profile, OwnedFd), Error> {
         hidden: Vec::new(),
         temporary_bytes: 1 << 20,
         unix_sockets: UnixSockets::Refuse,
-        network: NetworkKind::Own(BTreeSet::from([80, 443])),
+        network: NetworkKind::own(BTreeSet::from([80, 443])),
         bounds: TreeBounds {
             memory: limits.memory,
             processes: limits.processes,

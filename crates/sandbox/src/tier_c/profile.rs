@@ -65,6 +65,17 @@ pub enum NetworkKind {
     Own(BTreeSet<u16>),
 }
 
+impl NetworkKind {
+    /// One of its own, in which every name is answered at these ports.
+    pub(super) fn own(ports: BTreeSet<u16>) -> Self {
+        #[cfg(weak)]
+        if crate::weak::is_off(crate::blueprint::weakness::NETWORK) {
+            return Self::Machine;
+        }
+        Self::Own(ports)
+    }
+}
+
 /// What a tree may use together, where there are cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TreeBounds {
@@ -91,7 +102,7 @@ impl Profile {
             temporary_bytes: enclosure.temporary_bytes,
             unix_sockets: enclosure.unix_sockets,
             network: match plan.egress.mode {
-                EgressEnforcementMode::Strict => NetworkKind::Own(enclosure.ports.clone()),
+                EgressEnforcementMode::Strict => NetworkKind::own(enclosure.ports.clone()),
                 EgressEnforcementMode::None | EgressEnforcementMode::Preflight => NetworkKind::Machine,
             },
             bounds: TreeBounds { memory, processes, processor_percent },
