@@ -242,21 +242,28 @@ const fn families(unix_sockets: UnixSockets) -> &'static [Call] {
     }
 }
 
-/// Families of sockets other than these are refused with `EAFNOSUPPORT`, and the kernel is asked about the network only. Pairs of sockets are
-/// something else, and stay.
+/// Families of sockets other than these are refused with `EAFNOSUPPORT`, and the kernel is asked about the network only. Pairs of Unix sockets
+/// stay, but those for messages.
 const INTERNET: &[Call] = calls! {
     socket when [Not(0, INET), Not(0, INET6), Not(0, NETLINK)] or [Is(0, NETLINK), Not(2, 0)],
+    // SECURITY: one of a pair that is for messages can send to any path, and so reach whoever listens in the workspace. One that is for
+    // connections has its own for good.
+    socketpair when [Not(0, UNIX)] or [Has(1, MESSAGES)],
 };
 
 /// The same, and sockets with a path.
 const INTERNET_AND_UNIX: &[Call] = calls! {
     socket when [Not(0, INET), Not(0, INET6), Not(0, NETLINK), Not(0, UNIX)] or [Is(0, NETLINK), Not(2, 0)],
+    socketpair when [Not(0, UNIX)],
 };
 
 const UNIX: u32 = 1;
 const INET: u32 = 2;
 const INET6: u32 = 10;
 const NETLINK: u32 = 16;
+
+/// The bit that the kinds `SOCK_DGRAM` and `SOCK_RAW` have, which are the same for Unix sockets, and neither `SOCK_STREAM` nor `SOCK_SEQPACKET`.
+const MESSAGES: u32 = 2;
 
 /// The numbers of the calls, those too that the C library has no name for yet.
 #[allow(non_upper_case_globals, reason = "calls keep their names")]
@@ -280,6 +287,7 @@ mod number {
         SYS_process_vm_writev as process_vm_writev, SYS_ptrace as ptrace, SYS_quotactl as quotactl,
         SYS_reboot as reboot, SYS_request_key as request_key, SYS_setdomainname as setdomainname,
         SYS_sethostname as sethostname, SYS_setns as setns, SYS_settimeofday as settimeofday, SYS_socket as socket,
+        SYS_socketpair as socketpair,
         SYS_swapoff as swapoff, SYS_swapon as swapon, SYS_syslog as syslog, SYS_umount2 as umount2,
         SYS_unshare as unshare, SYS_userfaultfd as userfaultfd, SYS_vhangup as vhangup,
     };
