@@ -186,9 +186,7 @@ impl LinuxBubblewrap {
             readable: ["/etc", "/proc", "/var"].map(bytes).to_vec(),
             devices: vec![bytes("/dev")],
             writable: ["/tmp", "/dev/shm", profile.workspace.as_str()].map(bytes).to_vec(),
-            hidden: hidden_as_bytes(
-                &profile.hidden.iter().map(|path| PathBuf::from(path.as_str())).collect::<Vec<_>>(),
-            ),
+            hidden: hidden_as_bytes(&self.hidden(profile)),
             filters: filters.silent.clone(),
             noticed: [filters.noticed.clone(), filters.unnoticed.clone()],
             noticed_error: NOTICED_ERROR,
@@ -201,6 +199,16 @@ impl LinuxBubblewrap {
             #[cfg(weak)]
             weaknesses: crate::weak::weaknesses(),
         }
+    }
+
+    /// What is to be hidden in what an enclosure holds of this machine. Other directories do not exist there, and hiding them would only keep
+    /// programs from what is at the same path inside, such as temporary files.
+    fn hidden(&self, profile: &Profile) -> Vec<PathBuf> {
+        let held = |hidden: &&AbsolutePath| {
+            let of = |directory: &AbsolutePath| hidden.is_within(directory) || directory.is_within(hidden);
+            self.system.holds(hidden) || profile.read_only.iter().chain([&profile.workspace]).any(of)
+        };
+        profile.hidden.iter().filter(held).map(|path| PathBuf::from(path.as_str())).collect()
     }
 
     /// The filters of an enclosure whose programs may not use Unix sockets.
