@@ -34,6 +34,7 @@ const DEFENCES: [(&str, u64, u64); 5] = [
     ("network", weakness::NETWORK, probe::NETWORK),
 ];
 
+/// The probe gets a user namespace then, in which it is nobody in particular and has every capability.
 const OF_FILTERS: u64 = probe::NAMESPACES
     | probe::TRACING
     | probe::MOUNTING
@@ -43,4 +44,5 @@ const OF_FILTERS: u64 = probe::NAMESPACES
     | probe::NEWER_FORK
     | probe::UNIX_SOCKETS
     | probe::SET_USER
-    | probe::STATUS;
+    | probe::STATUS
+    | probe::NOT_ROOT;
