@@ -1,0 +1,268 @@
+//! Where attacks are tried: a real daemon with a workspace, things outside that they are after, and services of the machine that must not be
+//! reached.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{MetadataExt, PermissionsExt, lchown, symlink},
+            net::{SocketAddr, UnixDatagram, UnixListener},
+        },
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use palyra_api::call::{Call, NewCall, Output};
+use palyra_client::{Client, ClientError};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, tool};
+use serde_json::{Value, json};
+
+use crate::host::{self, Host};
+
+/// Who the daemon runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// Root, with a workspace of root.
+    Root,
+    /// An ordinary user.
+    Ordinary,
+}
+
+/// A daemon, and what is around it.
+pub struct Bench {
+    pub lab: DaemonLab,
+    pub identity: Identity,
+    /// What is in the environment of every attack, and of nothing else.
+    pub mark: String,
+    /// A directory beside the workspace that everybody on this machine may use.
+    pub outside: PathBuf,
+    /// A service of this machine.
+    pub service: TcpListener,
+    /// Sockets of this machine, in the workspace.
+    pub stream: UnixListener,
+    pub datagrams: UnixDatagram,
+    _abstract: UnixListener,
+}
+
+/// What came of an attack.
+#[derive(Debug)]
+pub struct Ran {
+    /// The last line that it printed.
+    pub line: String,
+    pub stderr: String,
+    pub call: Call,
+}
+
+impl Bench {
+    /// One for attacks whose defences all hold. Nothing for a user that this machine cannot run it as.
+    pub fn new(identity: Identity) -> Option<Self> {
+        Self::with(identity, plan())
+    }
+
+    /// One whose daemon is like this.
+    pub fn with(identity: Identity, plan: DaemonPlan) -> Option<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        let plan = match identity {
+            Identity::Root if !is_root => return None,
+            Identity::Root => plan,
+            Identity::Ordinary => plan.ordinary_user(),
+        };
+        let mut lab = plan.make();
+        let workspace = lab.workspace().to_owned();
+        let root = workspace.parent().unwrap();
+        let outside = root.join("outside");
+        fs::create_dir(&outside).unwrap();
+        for name in ["secret", "target"] {
+            fs::write(outside.join(name), CANARY).unwrap();
+            open_to_all(&outside.join(name), 0o666);
+        }
+        // Permissions are to hold nobody back: the enclosure is.
+        open_to_all(root, 0o755);
+        open_to_all(&outside, 0o777);
+        fs::copy(attacks(), workspace.join("attacks")).unwrap();
+        fs::copy(attacks(), outside.join("attacks")).unwrap();
+        let stream = UnixListener::bind(workspace.join("stream.sock")).unwrap();
+        let datagrams = UnixDatagram::bind(workspace.join("datagrams.sock")).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        for name in ["stream.sock", "datagrams.sock"] {
+            open_to_all(&workspace.join(name), 0o777);
+        }
+        symlink(&outside, workspace.join("way-out")).unwrap();
+        for (name, target) in [("oldroot", "/oldroot"), ("newroot", "/newroot")] {
+            symlink(target, workspace.join(name)).unwrap();
+        }
+        // One that has everything in it: the state directory and what lies outside of the other one.
+        let config = lab.home().join("config.toml");
+        let more = format!("[[workspace]]\nname = \"above\"\npath = \"{}\"\n", root.display());
+        fs::write(&config, fs::read_to_string(&config).unwrap() + &more).unwrap();
+        let mark = format!("escape-{}-{}", std::process::id(), root.file_name().unwrap().to_string_lossy());
+        let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
+        let service = TcpListener::bind("127.0.0.1:0").unwrap();
+        service.set_nonblocking(true).unwrap();
+        let owner = fs::metadata(&workspace).unwrap();
+        for path in host::walk(&workspace) {
+            lchown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+        lab.start();
+        let _abstract = UnixListener::bind_addr(&abstract_name).unwrap();
+        Some(Self { lab, identity, mark, outside, service, stream, datagrams, _abstract })
+    }
+
+    /// The directory that everything of it is in.
+    pub fn root(&self) -> &Path {
+        self.lab.workspace().parent().unwrap()
+    }
+
+    /// The machine as it is now.
+    pub fn host(&self) -> Host {
+        Host::now(self.root(), &self.outside)
+    }
+
+    /// Runs an attack as the agent.
+    pub async fn attack(&self, args: &[&str]) -> Ran {
+        let argv: Vec<&str> = std::iter::once("./attacks").chain(args.iter().copied()).collect();
+        self.run(&self.lab.agent(), &argv).await
+    }
+
+    /// Runs a line of the shell as the agent.
+    pub async fn shell(&self, line: &str) -> Ran {
+        self.run(&self.lab.agent(), &["/bin/sh", "-c", line]).await
+    }
+
+    /// Runs a command in tier C, on behalf of somebody, and sees to it that it was attested so.
+    pub async fn run(&self, by: &Client, argv: &[&str]) -> Ran {
+        let argv: Vec<String> = argv.iter().map(|arg| self.fill_in(arg)).collect();
+        let call = by.propose(&self.call(&argv), None).await;
+        let call = call.unwrap_or_else(|error| panic!("{argv:?}: {error:?}\n{}", self.lab.log()));
+        Ran::of(call)
+    }
+
+    /// A call of a command in tier C.
+    pub fn call(&self, argv: &[String]) -> NewCall {
+        tool("process.run", json!({ "command": argv, "tier": "c", "env": { "ESCAPE_MARK": self.mark } }))
+    }
+
+    /// Calls a tool of the daemon itself. It must not take long, whatever it finds.
+    pub async fn tool(&self, name: &str, args: Value) -> Result<String, String> {
+        let agent = self.lab.agent();
+        let call = tool(name, args);
+        let answer = tokio::time::timeout(Duration::from_secs(10), agent.propose(&call, None)).await;
+        match answer.expect("a tool of the daemon hangs") {
+            Ok(call) => match call.receipt.as_ref().map(|receipt| receipt.ending().to_owned()) {
+                Some(ending) if ending == "completed" => Ok(serde_json::to_string(&call.output).unwrap()),
+                ending => Err(format!("{ending:?} {:?}", call.refusal)),
+            },
+            Err(ClientError::Refused { error, .. }) => Err(format!("{}: {}", error.code, error.message)),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// Words in braces stand for what is known only here.
+    fn fill_in(&self, arg: &str) -> String {
+        let lab = &self.lab;
+        let port = |address: std::net::SocketAddr| address.port().to_string();
+        let words = [
+            ("{above}", self.root().display().to_string()),
+            ("{outside}", self.outside.display().to_string()),
+            ("{workspace}", lab.workspace().display().to_string()),
+            ("{service}", port(self.service.local_addr().unwrap())),
+            ("{local}", port(lab.local())),
+            ("{control}", port(lab.control())),
+            ("{daemon}", lab.pid().to_string()),
+            ("{mark}", self.mark.clone()),
+        ];
+        words.iter().fold(arg.to_owned(), |text, (word, value)| text.replace(word, value))
+    }
+
+    /// Removes what attacks made in the workspace.
+    pub fn clean(&self) {
+        for entry in fs::read_dir(self.lab.workspace()).unwrap().flatten() {
+            if !PLANTED.iter().any(|name| entry.file_name() == *name) {
+                let is_directory = entry.file_type().unwrap().is_dir();
+                let removed =
+                    if is_directory { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+                removed.unwrap();
+            }
+        }
+    }
+
+    /// Whether somebody inside has reached one of the services of this machine.
+    pub fn was_reached(&self) -> bool {
+        let mut message = [0; 64];
+        self.service.accept().is_ok() || self.stream.accept().is_ok() || self.datagrams.recv(&mut message).is_ok()
+    }
+}
+
+impl Ran {
+    fn of(call: Call) -> Self {
+        let receipt = call.receipt.as_ref().unwrap_or_else(|| panic!("it did not run: {:?}", call.refusal));
+        let executor = receipt.attestation.get("executor").and_then(Value::as_str);
+        assert_eq!(executor, Some("sandbox_tier_c_linux_bubblewrap"));
+        let Some(Output::Process { stdout, stderr, .. }) = &call.output else { panic!("no output: {call:?}") };
+        let line = stdout.data.lines().last().unwrap_or_default().to_owned();
+        Self { line, stderr: stderr.data.clone(), call }
+    }
+
+    /// The last line, with the signal that ended it, if one did.
+    pub fn told(&self) -> String {
+        let receipt = self.call.receipt.as_ref().unwrap();
+        match receipt.signal() {
+            Some(signal) => format!("{} signal {signal}", self.line),
+            None => self.line.clone(),
+        }
+    }
+
+    /// The number in the last line that comes after a word.
+    pub fn number_after(&self, word: &str) -> u64 {
+        let rest = self.line.split_once(word).map(|(_, rest)| rest.trim()).unwrap_or_default();
+        rest.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number after {word}: {}", self.line))
+    }
+}
+
+/// A daemon that runs whatever is proposed, within bounds that can be reached without harm.
+pub fn plan() -> DaemonPlan {
+    DaemonPlan::default()
+        .config("[budget]\ncalls = 1000000\n[policy]\npreset = \"none\"\nallow_sensitive_tools = true")
+        .config("[sandbox]\ntemporary_bytes = 16777216")
+        .config("[sandbox.limits]\nprocesses = 64\nmemory = 134217728\naddress_space = 536870912\nfile_size = 33554432\nwall_ms = 30000")
+        .policies("lab.cedar", "@id(\"all\") permit (principal, action, resource);")
+}
+
+/// The program of the attacks, compiled unless it is newer than its source.
+fn attacks() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let (source, program) = (source(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("attacks"));
+        let changed = |path: &Path| fs::metadata(path).and_then(|status| status.modified()).ok();
+        if changed(&program) <= changed(&source) {
+            // Tests run at the same time, in processes of their own.
+            let own = program.with_extension(std::process::id().to_string());
+            let compile = |how: &[&str]| {
+                Command::new("cc").args(["-O1", "-o"]).arg(&own).arg(&source).args(how).status().unwrap().success()
+            };
+            assert!(compile(&["-static"]) || compile(&[]), "attacks.c does not compile");
+            fs::rename(own, &program).unwrap();
+        }
+        program
+    })
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("escape/attacks.c")
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What files outside hold.
+pub const CANARY: &str = "a canary of the machine\n";
+
+/// What is in the workspace from the beginning.
+const PLANTED: &[&str] = &["attacks", "stream.sock", "datagrams.sock", "way-out", "oldroot", "newroot"];
