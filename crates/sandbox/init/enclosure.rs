@@ -33,6 +33,12 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
         kernel::attach(mount, &path).map_err(at(Step::Mount))?;
         kernel::close(mount);
     }
+    // SECURITY: Landlock hides what files hold. Their modes could still be changed by whoever owns them, and that is the tool: a key of the
+    // daemon could be made everybody's to read. Under a cover there are no files.
+    for path in &blueprint.hidden {
+        let path = CString::new(path.as_slice()).map_err(|_| broken())?;
+        kernel::cover(&path).map_err(at(Step::Mount))?;
+    }
     kernel::mount_terminals(c"/dev/pts").map_err(at(Step::Mount))?;
     let sockets = blueprint.network.as_ref().map_or(Ok(Vec::new()), open_sockets).map_err(at(Step::Network))?;
     let report = Report::Enclosed { namespaces: NAMESPACES.map(|link| kernel::namespace(link).unwrap_or(0)) };

@@ -22,13 +22,15 @@ pub struct Change {
     pub owners: Option<i32>,
 }
 
-/// A copy of the mount at an open directory, attached nowhere, without set-id programs and devices.
+/// A copy of the mount at an open directory, attached nowhere, without set-id programs and devices. What is mounted on one of the two later
+/// does not show in the other.
 pub fn clone_mount(directory: i32, change: &Change) -> Result<i32, Errno> {
     const CLONE: usize = 1;
     const READ_ONLY: u64 = 1;
     const NO_SET_ID: u64 = 2;
     const NO_DEVICES: u64 = 4;
     const OWNERS: u64 = 0x10_0000;
+    const PRIVATE: u64 = 1 << 18;
     let empty = at(c"".as_ptr());
     // SAFETY: the path ends with NUL.
     let tree = unsafe { call(Number::OpenTree, [number(directory), empty, AT_EMPTY_PATH | CLONE | O_CLOEXEC]) }?;
@@ -37,7 +39,7 @@ pub fn clone_mount(directory: i32, change: &Change) -> Result<i32, Errno> {
         | if change.read_only { READ_ONLY } else { 0 }
         | if change.owners.is_some() { OWNERS } else { 0 };
     let user_namespace = u64::from(change.owners.unwrap_or_default().cast_unsigned());
-    let attributes = MountAttributes { set, clear: 0, propagation: 0, user_namespace };
+    let attributes = MountAttributes { set, clear: 0, propagation: PRIVATE, user_namespace };
     let given = [tree, empty, AT_EMPTY_PATH, at(&raw const attributes), size_of::<MountAttributes>()];
     // SAFETY: the path ends with NUL; the structure is as large as it says and lives through the call.
     unsafe { call(Number::MountSetattr, given) }?;
@@ -51,6 +53,20 @@ pub fn attach(mount: i32, path: &CStr) -> Result<(), Errno> {
     let given = [number(mount), at(c"".as_ptr()), number(CURRENT), at(path.as_ptr()), FROM_EMPTY_PATH];
     // SAFETY: both paths end with NUL.
     unsafe { call(Number::MoveMount, given) }.map(drop)
+}
+
+/// Puts an empty directory in the place of one, as far as this namespace sees it. One that is not there, or cannot be reached, needs none.
+pub fn cover(path: &CStr) -> Result<(), Errno> {
+    const ENOENT: i32 = 2;
+    const EACCES: i32 = 13;
+    const READ_ONLY_FOR_NOTHING: usize = 1 | 2 | 4 | 8;
+    let kind = at(c"tmpfs".as_ptr());
+    let options = at(c"mode=0,size=4k".as_ptr());
+    // SAFETY: every string ends with NUL.
+    match unsafe { call(Number::Mount, [kind, at(path.as_ptr()), kind, READ_ONLY_FOR_NOTHING, options]) } {
+        Err(Errno(ENOENT | EACCES)) => Ok(()),
+        covered => covered.map(drop),
+    }
 }
 
 /// Mounts pseudo-terminals of one's own.

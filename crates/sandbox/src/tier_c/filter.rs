@@ -165,6 +165,12 @@ fn bytes(program: &[sock_filter]) -> Vec<u8> {
 
 const ARCHITECTURE: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
 
+/// The number of the init within its enclosure.
+const INIT: u32 = 1;
+/// That a single process is meant, not a group or all of a user, as two of the calls say it.
+const A_PROCESS: u32 = 0;
+const A_PROCESS_OF_BLOCKS: u32 = 1;
+
 /// The bits by which a file runs as its owner, or as its group.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
@@ -192,6 +198,13 @@ const REFUSED: &[Call] = calls! {
     // Other processes.
     ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, process_madvise, move_pages, migrate_pages,
     prlimit64 when [Not(0, 0), Given(2)],
+    // SECURITY: the init, which is the first process, runs as the same user. Without processor time it could not end the tree.
+    setpriority when [Not(0, A_PROCESS)] or [Is(1, INIT)],
+    ioprio_set when [Not(0, A_PROCESS_OF_BLOCKS)] or [Is(1, INIT)],
+    sched_setscheduler when [Is(0, INIT)],
+    sched_setparam when [Is(0, INIT)],
+    sched_setattr when [Is(0, INIT)],
+    sched_setaffinity when [Is(0, INIT)],
     // Files by other ways than their paths.
     open_by_handle_at, name_to_handle_at, fanotify_init, lookup_dcookie, quotactl, quotactl_fd,
     // Parts of the kernel that attacks begin with.
@@ -285,8 +298,10 @@ mod number {
         SYS_pidfd_getfd as pidfd_getfd, SYS_pivot_root as pivot_root, SYS_prlimit64 as prlimit64,
         SYS_process_madvise as process_madvise, SYS_process_vm_readv as process_vm_readv,
         SYS_process_vm_writev as process_vm_writev, SYS_ptrace as ptrace, SYS_quotactl as quotactl,
-        SYS_reboot as reboot, SYS_request_key as request_key, SYS_setdomainname as setdomainname,
-        SYS_sethostname as sethostname, SYS_setns as setns, SYS_settimeofday as settimeofday, SYS_socket as socket,
+        SYS_ioprio_set as ioprio_set, SYS_reboot as reboot, SYS_request_key as request_key,
+        SYS_sched_setaffinity as sched_setaffinity, SYS_sched_setattr as sched_setattr,
+        SYS_sched_setparam as sched_setparam, SYS_sched_setscheduler as sched_setscheduler, SYS_setdomainname as setdomainname,
+        SYS_sethostname as sethostname, SYS_setns as setns, SYS_setpriority as setpriority, SYS_settimeofday as settimeofday, SYS_socket as socket,
         SYS_socketpair as socketpair,
         SYS_swapoff as swapoff, SYS_swapon as swapon, SYS_syslog as syslog, SYS_umount2 as umount2,
         SYS_unshare as unshare, SYS_userfaultfd as userfaultfd, SYS_vhangup as vhangup,
