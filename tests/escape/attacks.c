@@ -553,6 +553,7 @@ static int starve_init(char **a) {
     (void)a;
     struct sched_param none = {0};
     int done = 0;
+    done |= !syscall(SYS_sched_setparam, 1, &none);
     done |= !syscall(SYS_sched_setscheduler, 1, SCHED_IDLE, &none);
     done |= !syscall(SYS_setpriority, PRIO_PROCESS, 1, 19);
     done |= !syscall(SYS_setpriority, PRIO_PGRP, 1, 19);

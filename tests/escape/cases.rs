@@ -181,6 +181,8 @@ const PROCESSES: &[Case] = &[
     attack("a signal to everybody", &["kill-all"], "REFUSED nobody outside | REFUSED ESRCH"),
     attack("a signal to the daemon", &["kill", "{daemon}"], "REFUSED ESRCH"),
     attack("a limit of the init", &["limit-init"], "REFUSED EPERM"),
+    attack("less processor time for the init", &["starve-init"], "REFUSED EPERM"),
+    attack("being always first", &["real-time"], "REFUSED EACCES | REFUSED EPERM"),
     attack("a higher limit", &["raise-limit"], "REFUSED EPERM"),
     attack("all capabilities", &["capabilities"], "REFUSED EPERM"),
     shell("no capability is left", "grep -c '^Cap...:\\s*0000000000000000$' /proc/self/status", "5"),

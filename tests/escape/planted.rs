@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt, lchown},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -124,28 +125,43 @@ async fn a_lease_on_a_file_holds_up_no_tool_of_the_daemon() {
     }
 }
 
-/// Where the state directory lies in a workspace, Landlock alone hides what it holds.
+/// Where the state directory lies in a workspace, there is an empty one in its place, and Landlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_directory_inside_a_workspace_cannot_be_read_or_written() {
+async fn a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_to_others() {
     for identity in [Identity::Root, Identity::Ordinary] {
-        let Some(bench) = Bench::new(identity) else { continue };
+        let Some(mut bench) = Bench::new(identity) else { continue };
+        let before = modes(&bench);
         for (attempt, refusal) in [
             ("./workspace/attacks open st''ate list", "REFUSED EACCES"),
             ("./workspace/attacks open st''ate/identity/owner.token read", "REFUSED EACCES"),
             ("./workspace/attacks open st''ate/identity/owner.token write", "REFUSED EACCES"),
             ("./workspace/attacks open st''ate/identity/new create", "REFUSED EACCES"),
             ("./workspace/attacks hard-link st''ate/identity/owner.token", "REFUSED EXDEV | REFUSED EACCES"),
+            ("chmod 755 st''ate 2>/dev/null || echo REFUSED", "REFUSED"),
+            ("chmod 666 st''ate/identity/owner.token 2>/dev/null || echo REFUSED", "REFUSED"),
+            ("touch -d 2001-01-01 st''ate/config.toml 2>/dev/null || echo REFUSED", "REFUSED"),
+            ("stat st''ate/identity/owner.token 2>/dev/null || echo REFUSED", "REFUSED"),
             ("mv st''ate moved 2>/dev/null || echo REFUSED", "REFUSED"),
         ] {
             let line = above(&bench, attempt).await;
             println!("{identity:?} {attempt}: {line}");
             assert!(refusal.split(" | ").any(|refusal| line == refusal), "{attempt}: {line}");
         }
+        assert_eq!(modes(&bench), before);
+        // It was covered for the enclosure, and is where it was for everybody else.
+        assert!(bench.lab.stop().success());
+        bench.lab.start();
     }
 }
 
+/// The modes of what is in the state directory.
+fn modes(bench: &Bench) -> Vec<(PathBuf, u32)> {
+    let kept = ["", "config.toml", "identity", "identity/owner.token", "journal", "policies"];
+    kept.iter().map(|name| bench.lab.home().join(name)).map(|path| (path.clone(), fs::metadata(path).unwrap().mode())).collect()
+}
+
 /// Runs a line of the shell in the workspace that holds everything.
-pub async fn above(bench: &Bench, line: &str) -> String {
+async fn above(bench: &Bench, line: &str) -> String {
     let workspace = Some(WorkspaceName::parse("above").unwrap());
     let call = tool("process.run", json!({ "command": ["/bin/sh", "-c", line], "tier": "c" }));
     let call = palyra_api::call::NewCall { workspace, ..call };

@@ -9,7 +9,7 @@ use palyra_tests::daemon::program;
 use crate::{
     attempt,
     bench::{Bench, Identity, plan},
-    cases, host, planted,
+    cases, host,
 };
 
 const BOTH: [Identity; 2] = [Identity::Root, Identity::Ordinary];
@@ -78,8 +78,6 @@ async fn without_landlock_these_attacks_succeed() {
         let Some(bench) = without(identity, "landlock") else { continue };
         let succeed = ["its own name", "its own memory as a file", "a device of one's own"];
         expect(&bench, &succeed, &["unshare-user", "what the kernel runs at a crash", "set-id by chmod"]).await;
-        let line = planted::above(&bench, "./workspace/attacks open st''ate/identity/owner.token read").await;
-        assert!(line.starts_with("SUCCEEDED"), "{line}");
     }
 }
 
