@@ -21,7 +21,6 @@ use super::profile::TreeBounds;
 #[derive(Debug)]
 pub struct Cgroups {
     places: Vec<Place>,
-    next: AtomicU64,
     /// Those that could not be removed yet.
     left: Mutex<Vec<PathBuf>>,
 }
@@ -101,7 +100,7 @@ impl Cgroups {
                 places.push(candidate);
             }
         }
-        let cgroups = Self { places, next: AtomicU64::new(0), left: Mutex::default() };
+        let cgroups = Self { places, left: Mutex::default() };
         cgroups.remove_forgotten();
         cgroups
     }
@@ -121,7 +120,7 @@ impl Cgroups {
         if self.places.is_empty() {
             return Ok(None);
         }
-        let name = format!("{PREFIX}{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
+        let name = self.new_name();
         let mut cgroup = Cgroup { of: Arc::clone(self), made: Vec::new() };
         for place in &self.places {
             let directory = place.directory.join(&name);
@@ -134,11 +133,22 @@ impl Cgroups {
         Ok(Some(cgroup))
     }
 
-    /// Removes what an earlier daemon left. What is in use stays.
+    /// A name that none has, of this daemon's earlier configuration neither, or of a daemon that had the same number.
+    fn new_name(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let name = format!("{PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            if !self.places.iter().any(|place| place.directory.join(&name).exists()) {
+                return name;
+            }
+        }
+    }
+
+    /// Removes what daemons left that are gone. One of a daemon that runs may be about to be used.
     fn remove_forgotten(&self) {
         for place in &self.places {
             for entry in fs::read_dir(&place.directory).into_iter().flatten().flatten() {
-                if entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+                if entry.file_name().to_str().is_some_and(is_forgotten) {
                     let _ = fs::remove_dir(entry.path());
                 }
             }
@@ -257,6 +267,12 @@ impl Place {
         }
         settings
     }
+}
+
+/// Whether a cgroup is one for an enclosure of a daemon that is gone.
+fn is_forgotten(name: &str) -> bool {
+    let daemon = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(daemon, _)| daemon);
+    daemon.is_some_and(|daemon| !Path::new("/proc").join(daemon).exists())
 }
 
 const fn quota(bounds: &TreeBounds) -> u64 {
@@ -398,5 +414,24 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
         assert_eq!(cgroups.controllers(), []);
         let bounds = TreeBounds { memory: 1, processes: 1, processor_percent: 0 };
         assert!(cgroups.make(&bounds).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_cgroup_is_forgotten_when_its_daemon_is_gone() {
+        let own = std::process::id();
+        assert!(!is_forgotten(&format!("enclosure-{own}-7")));
+        // No process can have this number.
+        assert!(is_forgotten("enclosure-4194305-7"));
+        assert!(!is_forgotten("somebody-else"));
+    }
+
+    #[test]
+    fn two_configurations_of_a_daemon_never_name_a_cgroup_alike() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place { directory: directory.path().to_owned(), controllers: Vec::new(), version: Version::One };
+        let [one, other] = [place.clone(), place].map(|place| Cgroups { places: vec![place], left: Mutex::default() });
+        let taken = one.new_name();
+        fs::create_dir(directory.path().join(&taken)).unwrap();
+        assert_ne!(other.new_name(), taken);
     }
 }
