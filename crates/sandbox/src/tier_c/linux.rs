@@ -13,7 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use palyra_types::path::AbsolutePath;
@@ -58,7 +58,7 @@ pub struct LinuxBubblewrap {
     system: SystemTree,
     etc: Arc<Etc>,
     cgroups: Arc<Cgroups>,
-    users: Option<Arc<Users>>,
+    users: Option<Users>,
     filters: [(UnixSockets, Filters); 2],
     own: [u64; 7],
 }
@@ -107,7 +107,7 @@ impl LinuxBubblewrap {
         let is_root = rustix::process::geteuid().is_root();
         #[cfg(weak)]
         let is_root = is_root && !crate::weak::is_off(crate::blueprint::weakness::USER);
-        let users = is_root.then(|| Arc::new(Users::from(options.first_user)));
+        let users = is_root.then(|| Users::from(options.first_user));
         let own = own_namespaces().map_err(|error| unavailable("the kernel does not tell namespaces apart", &error))?;
         let filters = [refuse.map_err(broken)?, allow.map_err(broken)?];
         Ok(Self { program, version, system, etc, cgroups, users, filters, own })
@@ -251,27 +251,25 @@ impl LinuxBubblewrap {
 #[derive(Debug)]
 pub struct Users {
     first: u32,
-    taken: Mutex<BTreeSet<u32>>,
 }
 
 /// One of them.
 #[derive(Debug)]
 pub struct User {
-    of: Arc<Users>,
     id: u32,
 }
 
 impl Users {
     const fn from(first: u32) -> Self {
-        Self { first, taken: Mutex::new(BTreeSet::new()) }
+        Self { first }
     }
 
-    fn take(self: &Arc<Self>) -> Result<User, Error> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+    fn take(&self) -> Result<User, Error> {
+        let mut taken = taken();
         let free = (self.first..self.first.saturating_add(MOST_USERS)).find(|id| !taken.contains(id));
         let id = free.ok_or_else(|| Error::new(Kind::SpawnFailed, "there are too many enclosures at once"))?;
         taken.insert(id);
-        Ok(User { of: Arc::clone(self), id })
+        Ok(User { id })
     }
 }
 
@@ -285,8 +283,14 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        self.of.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        taken().remove(&self.id);
     }
+}
+
+/// The users that are in use: by this process as a whole, since enclosures may outlast the configuration that they were made for.
+fn taken() -> MutexGuard<'static, BTreeSet<u32>> {
+    static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Error> {
@@ -331,3 +335,18 @@ pub const PROXY_PORT: u16 = 3128;
 
 /// How many enclosures there can be at once for a root daemon.
 const MOST_USERS: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enclosures_of_two_configurations_never_share_a_user() {
+        let [one, other] = [3_000_000_000; 2].map(Users::from);
+        let (first, second) = (one.take().unwrap(), other.take().unwrap());
+        assert_ne!(first.id(), second.id());
+        let free = first.id();
+        drop(first);
+        assert_eq!(other.take().unwrap().id(), free);
+    }
+}
