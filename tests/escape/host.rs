@@ -118,11 +118,17 @@ fn process(pid: u32) -> Option<Process> {
 /// The cgroups that a daemon has made for enclosures.
 pub fn cgroups(daemon: u32) -> Vec<PathBuf> {
     let prefix = format!("enclosure-{daemon}-");
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let [mounts, own] = ["/proc/self/mounts", "/proc/self/cgroup"].map(|path| fs::read_to_string(path).unwrap());
     let places = mounts.lines().filter(|line| line.contains(" cgroup")).filter_map(|line| line.split(' ').nth(1));
-    let below = |place: &str| fs::read_dir(Path::new(place).join("palyra")).into_iter().flatten().flatten();
-    let made = places.flat_map(below).map(|entry| entry.path());
-    made.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))).collect()
+    // Where this test itself is, the daemon is.
+    let own: BTreeSet<&str> = own.lines().filter_map(|line| line.splitn(3, ':').nth(2)).chain(["/"]).collect();
+    let mut made = BTreeSet::new();
+    for (place, own) in places.flat_map(|place| own.iter().map(move |own| (place, own))) {
+        let directory = Path::new(place).join(own.trim_start_matches('/')).join("palyra");
+        made.extend(fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()));
+    }
+    let of_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
+    made.into_iter().filter(of_it).collect()
 }
 
 /// Everything below a directory, without following links.
