@@ -157,7 +157,10 @@ async fn a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_t
 /// The modes of what is in the state directory.
 fn modes(bench: &Bench) -> Vec<(PathBuf, u32)> {
     let kept = ["", "config.toml", "identity", "identity/owner.token", "journal", "policies"];
-    kept.iter().map(|name| bench.lab.home().join(name)).map(|path| (path.clone(), fs::metadata(path).unwrap().mode())).collect()
+    kept.iter()
+        .map(|name| bench.lab.home().join(name))
+        .map(|path| (path.clone(), fs::metadata(path).unwrap().mode()))
+        .collect()
 }
 
 /// Runs a line of the shell in the workspace that holds everything.

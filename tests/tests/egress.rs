@@ -137,6 +137,7 @@ async fn programs_reach_a_listed_host_and_no_other(net: &Net) {
     ] {
         let ran = net.run(argv).await;
         assert_ne!(ran.code, Some(0), "{argv:?}: {ran:?}");
+        assert!(!ran.stderr.is_empty(), "{argv:?}");
         assert_eq!(ran.refusals(), ["not_listed"], "{argv:?}: {ran:?}");
     }
     assert_eq!(net.site.requests(), before);

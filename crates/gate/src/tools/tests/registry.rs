@@ -19,7 +19,7 @@ fn the_registry_is_the_table_that_policy_knows() {
 #[test]
 fn what_only_the_daemon_proposes_cannot_be_called() {
     let registry = Registry::builtin().unwrap();
-    let name = palyra_types::ToolName::parse("net.connect").unwrap();
+    let name = ToolName::parse("net.connect").unwrap();
     let refused = registry.callable(&name).unwrap_err();
     assert_eq!(refused.to_string(), "there is no tool `net.connect`");
 }
