@@ -469,6 +469,22 @@ static int memory_bomb(char **a) {
     return succeeded("more memory than there may be");
 }
 
+/* Takes memory that no process maps, in files without a name. */
+static int file_bomb(char **a) {
+    static char block[1 << 20];
+    long most = atol(a[0]);
+    memset(block, 1, sizeof block);
+    for (long count = 0; count < most; count += 16) {
+        int file = syscall(SYS_memfd_create, "bomb", 0L);
+        for (int part = 0; part < 16; part++)
+            if (file < 0 || write(file, block, sizeof block) != (ssize_t)sizeof block) {
+                printf("REFUSED %s after %ld MiB\n", strerrorname_np(errno), count);
+                return 0;
+            }
+    }
+    return succeeded("more memory than there may be");
+}
+
 /* A process that nobody descends to any more: forked twice, in a session of its own, with no stream left. */
 static void daemonise(void) {
     if (syscall(SYS_fork) == 0) {
@@ -860,6 +876,7 @@ static const struct {
     {"fork-bomb", fork_bomb},
     {"thread-bomb", thread_bomb},
     {"memory-bomb", memory_bomb},
+    {"file-bomb", file_bomb},
     {"leave-behind", leave_behind},
     {"trace-sibling", trace_sibling},
     {"read-init", read_init},

@@ -126,6 +126,9 @@ const FILES: &[Case] = &[
     attack("changing a program", &["open", "/usr/bin/env", "write"], "REFUSED EACCES | REFUSED EROFS"),
     attack("writing at the top", &["open", "/escape", "create"], "REFUSED EACCES | REFUSED EROFS"),
     attack("writing to /etc", &["open", "/etc/passwd", "write"], "REFUSED EACCES | REFUSED EROFS"),
+    shell("the mode of a file in /etc", "chmod 777 /etc/passwd 2>&1 || echo refused", "refused"),
+    shell("the mode of a program", "chmod 777 /usr/bin/env 2>&1 || echo refused", "refused"),
+    shell("the mode of a device", "chmod 600 /dev/null 2>&1 || echo refused", "refused"),
     attack("a file of root", &["give-away"], "REFUSED EINVAL | REFUSED EPERM"),
     attack("filling the temporary files", &["fill", "/tmp", "64"], "REFUSED ENOSPC after *")
         .and(|ran| (8..=16).contains(&ran.number_after("after"))),

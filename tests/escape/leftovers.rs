@@ -113,6 +113,25 @@ async fn a_call_that_takes_the_processors_from_its_init_still_ends_in_time() {
     }
 }
 
+/// Without a cgroup nothing bounds this, which is why the daemon says where there is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_that_no_process_maps_is_bounded_by_the_cgroup() {
+    let Some(bench) = Bench::new(Identity::Root) else { return };
+    bench.attack(&["descriptors"]).await;
+    if host::cgroups(bench.lab.pid())
+        .iter()
+        .any(|path| path.join("memory.limit_in_bytes").exists() || path.join("memory.max").exists())
+    {
+        // The kernel looks for the process with the most memory, and none has it: the init may be the one that is ended, and all with it.
+        let ran = bench.attack(&["file-bomb", "512"]).await;
+        let ending = ran.call.receipt.as_ref().map(|receipt| receipt.ending().to_owned());
+        println!("{:?}: {ending:?}", ran.told());
+        assert!(ran.told() == " signal 9" || ending.as_deref() == Some("crashed"), "{ran:?}");
+        assert_eq!(host::marked(&bench.mark), Vec::<u32>::new());
+        assert_eq!(bench.attack(&["descriptors"]).await.line, "REFUSED 0 1 2");
+    }
+}
+
 /// While a call runs whose processes have left each other.
 async fn with_a_call_that_forks(identity: Identity) -> Option<(Bench, CallId)> {
     let bench = Bench::with(identity, plan().config("[sandbox.warm]\neach = 0"))?;

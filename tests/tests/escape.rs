@@ -83,6 +83,11 @@ fn complaints(bench: &Bench, case: &Case, ran: &Ran) -> Vec<String> {
         wrong.push(format!("`{told}` is not what was bounded"));
     }
     wrong.extend(host::wrong_files(bench.lab.workspace()));
+    let is_core =
+        |path: &std::path::PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"));
+    wrong.extend(
+        host::walk(bench.lab.workspace()).into_iter().find(is_core).map(|path| format!("{} is left", path.display())),
+    );
     let left = host::marked(&bench.mark);
     if !left.is_empty() {
         wrong.push(format!("the processes {left:?} are left"));
