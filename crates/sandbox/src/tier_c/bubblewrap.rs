@@ -91,7 +91,8 @@ pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init
     let bytes = profile.temporary_bytes.to_string();
     args.add(["--dir", "/dev/pts", "--perms", "1777", "--size", &bytes, "--tmpfs", "/dev/shm"]);
     args.add(["--perms", "1777", "--size", &bytes, "--tmpfs", "/tmp", "--dir", HOME, "--dir", "/var"]);
-    args.add(["--symlink", "/tmp", "/var/tmp"]);
+    // Relative: bubblewrap makes mount points before the tree is the root, and an absolute link would lead it elsewhere.
+    args.add(["--symlink", "../tmp", "/var/tmp"]);
     match binding {
         Binding::ByPath { etc } => args.add(["--ro-bind", &etc.to_string_lossy(), "/etc"]),
         Binding::ByDescriptor => args.add(["--dir", "/etc"]),
@@ -193,5 +194,15 @@ mod tests {
         let profile = Profile { network: NetworkKind::Machine, ..example("/w") };
         let shared = arguments(&profile, &system(), &Binding::ByDescriptor, 5);
         assert!(own.contains(&"--unshare-net".to_owned()) && !shared.contains(&"--unshare-net".to_owned()));
+    }
+
+    /// A workspace in `/var/tmp` had no enclosure.
+    #[test]
+    fn no_mount_point_is_reached_by_an_absolute_link() {
+        let (system, binding) = (SystemTree(Vec::new()), Binding::ByDescriptor);
+        let args = arguments(&example("/var/tmp/project"), &system, &binding, 5);
+        let links: Vec<&[String]> = args.windows(3).filter(|words| words[0] == "--symlink").collect();
+        let leads_to = |path: &str| links.iter().find(|words| path.starts_with(&words[2])).map(|words| words[1].as_str());
+        assert_eq!(leads_to("/var/tmp/project"), Some("../tmp"));
     }
 }
