@@ -234,32 +234,34 @@ pub fn plan() -> DaemonPlan {
         .policies("lab.cedar", "@id(\"all\") permit (principal, action, resource);")
 }
 
-/// The program of the attacks, compiled unless it is newer than its source.
+/// The program of the attacks, compiled unless it is newer than its sources.
 fn attacks() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let (source, program) = (source(), Path::new(env!("CARGO_TARGET_TMPDIR")).join("attacks"));
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("escape");
+        let sources = SOURCES.map(|name| directory.join(name));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attacks");
         let changed = |path: &Path| fs::metadata(path).and_then(|status| status.modified()).ok();
-        if changed(&program) <= changed(&source) {
+        let newest = sources.iter().chain([&directory.join("attacks.h")]).map(|source| changed(source)).max();
+        if Some(changed(&program)) <= newest {
             // Tests run at the same time, in processes of their own.
             let own = program.with_extension(std::process::id().to_string());
             let compile = |how: &[&str]| {
-                Command::new("cc").args(["-O1", "-o"]).arg(&own).arg(&source).args(how).status().unwrap().success()
+                Command::new("cc").args(["-O1", "-o"]).arg(&own).args(&sources).args(how).status().unwrap().success()
             };
-            assert!(compile(&["-static"]) || compile(&[]), "attacks.c does not compile");
+            assert!(compile(&["-static"]) || compile(&[]), "the attacks do not compile");
             fs::rename(own, &program).unwrap();
         }
         program
     })
 }
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("escape/attacks.c")
-}
-
 fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
+
+/// The parts of the program of the attacks.
+const SOURCES: [&str; 4] = ["attacks.c", "files.c", "network.c", "processes.c"];
 
 /// What files outside hold.
 pub const CANARY: &str = "a canary of the machine\n";

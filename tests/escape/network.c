@@ -1,0 +1,113 @@
+/* Sockets, and whom they would reach. */
+#include "attacks.h"
+
+int make_socket(char **a) {
+    long made = syscall(SYS_socket, strtol(a[0], NULL, 10), strtol(a[1], NULL, 10), strtol(a[2], NULL, 10));
+    return said(made, "a socket");
+}
+
+int make_pair(char **a) {
+    int pair[2];
+    long made = syscall(SYS_socketpair, strtol(a[0], NULL, 10), strtol(a[1], NULL, 10), 0L, pair);
+    return said(made, "a pair of sockets");
+}
+
+static socklen_t unix_address(struct sockaddr_un *to, const char *name) {
+    memset(to, 0, sizeof *to);
+    to->sun_family = AF_UNIX;
+    /* One that begins with @ is of the kind without a file. */
+    strncpy(to->sun_path, name, sizeof to->sun_path - 1);
+    socklen_t length = offsetof(struct sockaddr_un, sun_path) + strlen(name);
+    if (name[0] == '@')
+        to->sun_path[0] = 0;
+    else
+        length++;
+    return length;
+}
+
+int connect_unix(char **a) {
+    struct sockaddr_un to;
+    socklen_t length = unix_address(&to, a[0]);
+    long made = syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0);
+    if (made < 0)
+        return refused();
+    if (syscall(SYS_connect, made, &to, length) < 0)
+        return refused();
+    if (write(made, "escaped\n", 8) != 8)
+        return refused();
+    return succeeded("a connection to somebody outside");
+}
+
+/* Without ever making a socket: one of a pair is told to send elsewhere. */
+int send_from_pair(char **a) {
+    struct sockaddr_un to;
+    socklen_t length = unix_address(&to, a[0]);
+    int kinds[] = {SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, SOCK_SEQPACKET}, why = 0;
+    for (size_t at = 0; at < sizeof kinds / sizeof *kinds; at++) {
+        int pair[2];
+        if (syscall(SYS_socketpair, AF_UNIX, kinds[at], 0L, pair) < 0) {
+            why = errno;
+            continue;
+        }
+        if (syscall(SYS_sendto, pair[0], "escaped\n", 8L, 0L, &to, (long)length) == 8 && kinds[at] != SOCK_STREAM &&
+            kinds[at] != SOCK_SEQPACKET)
+            return succeeded("a message to somebody outside");
+        if (syscall(SYS_connect, pair[0], &to, length) == 0)
+            return succeeded("a connection to somebody outside");
+        close(pair[1]);
+        if (syscall(SYS_connect, pair[0], &to, length) == 0)
+            return succeeded("a connection to somebody outside");
+    }
+    if (why)
+        errno = why;
+    return refused();
+}
+
+int reach(char **a) {
+    int kind = a[2] && !strcmp(a[2], "udp") ? SOCK_DGRAM : SOCK_STREAM;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(a[1]))};
+    inet_pton(AF_INET, a[0], &to.sin_addr);
+    long made = syscall(SYS_socket, AF_INET, kind | SOCK_NONBLOCK, 0);
+    if (made < 0)
+        return refused();
+    if (syscall(SYS_connect, made, &to, (long)sizeof to) == 0)
+        return succeeded("a way there");
+    if (errno != EINPROGRESS)
+        return refused();
+    struct pollfd waited = {.fd = made, .events = POLLOUT};
+    socklen_t length = sizeof errno;
+    int why = ETIMEDOUT;
+    if (poll(&waited, 1, 3000) > 0)
+        getsockopt(made, SOL_SOCKET, SO_ERROR, &why, &length);
+    errno = why;
+    return why ? refused() : succeeded("a way there");
+}
+
+int reach6(char **a) {
+    struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(atoi(a[1]))};
+    inet_pton(AF_INET6, a[0], &to.sin6_addr);
+    long made = syscall(SYS_socket, AF_INET6, SOCK_DGRAM, 0);
+    return made < 0 ? refused() : said(syscall(SYS_connect, made, &to, (long)sizeof to), "a way there");
+}
+
+int add_interface(char **a) {
+    (void)a;
+    struct {
+        struct nlmsghdr head;
+        unsigned char rest[64];
+    } request = {.head = {.nlmsg_len = 16 + 16, .nlmsg_type = 16, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE}};
+    long made = syscall(SYS_socket, AF_NETLINK, SOCK_RAW, 0);
+    if (made < 0)
+        return refused();
+    if (send(made, &request, request.head.nlmsg_len, 0) < 0)
+        return refused();
+    struct {
+        struct nlmsghdr head;
+        int error;
+        unsigned char rest[256];
+    } answer;
+    if (recv(made, &answer, sizeof answer, 0) < 20)
+        return refused();
+    errno = -answer.error;
+    return answer.error ? refused() : succeeded("an interface");
+}
