@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, lchown},
     path::PathBuf,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -130,7 +131,7 @@ async fn a_lease_on_a_file_holds_up_no_tool_of_the_daemon() {
 async fn a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_to_others() {
     for identity in [Identity::Root, Identity::Ordinary] {
         let Some(mut bench) = Bench::new(identity) else { continue };
-        let before = modes(&bench);
+        let (before, host) = (modes(&bench), bench.host());
         for (attempt, refusal) in [
             ("./workspace/attacks open st''ate list", "REFUSED EACCES"),
             ("./workspace/attacks open st''ate/identity/owner.token read", "REFUSED EACCES"),
@@ -148,10 +149,28 @@ async fn a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_t
             assert!(refusal.split(" | ").any(|refusal| line == refusal), "{attempt}: {line}");
         }
         assert_eq!(modes(&bench), before);
+        assert_eq!(bench.host().changes(&host), Vec::<String>::new());
         // It was covered for the enclosure, and is where it was for everybody else.
         assert!(bench.lab.stop().success());
         bench.lab.start();
     }
+}
+
+/// What is mounted in an enclosure must not show outside. It would, where mounts of the machine are shared, as most of today's are: here they are
+/// for this test alone.
+#[test]
+fn the_same_holds_where_mounts_of_the_machine_are_shared() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let share = "mount --make-rshared / && exec \"$0\" \"$@\"";
+    let mut again = Command::new("unshare");
+    again.args(["--mount", "--propagation", "private", "sh", "-c", share]).arg(std::env::current_exe().unwrap());
+    again.args(["--exact", "--nocapture"]);
+    again.arg("planted::a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_to_others");
+    let said = again.output().unwrap();
+    let text = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+    assert!(said.status.success() && text.contains("1 passed"), "{text}");
 }
 
 /// The modes of what is in the state directory.
