@@ -34,6 +34,34 @@ async fn expect(bench: &Bench, succeed: &[&str], refused: &[&str]) {
     }
 }
 
+/// What is attested is what holds: each of these layers while nothing is switched off, and not where it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_defence_that_is_switched_off_is_not_attested() {
+    let layers = [
+        ("seccomp", "seccomp_filter:"),
+        ("landlock", "landlock"),
+        ("user", "own_user"),
+        ("close_range", "closed_fds"),
+        ("network", "network_namespace"),
+    ];
+    let whole = attested(&Bench::new(Identity::Root)).await;
+    println!("{whole:?}");
+    for (defence, layer) in layers {
+        let weakened = attested(&without(Identity::Root, defence)).await;
+        let is_listed = |list: &[String]| list.iter().any(|one| one.starts_with(layer));
+        assert!(whole.is_empty() || is_listed(&whole), "{layer} is not attested: {whole:?}");
+        assert!(!is_listed(&weakened), "{layer} is attested without {defence}: {weakened:?}");
+    }
+}
+
+/// The layers that a call is attested with.
+async fn attested(bench: &Option<Bench>) -> Vec<String> {
+    let Some(bench) = bench else { return Vec::new() };
+    let ran = bench.attack(&["descriptors"]).await;
+    let layers = ran.call.receipt.unwrap().attestation["sandbox_enforcement"].clone();
+    serde_json::from_value(layers).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_filters_of_calls_these_attacks_succeed() {
     for identity in BOTH {

@@ -243,6 +243,11 @@ impl Program<'_> {
         let closed = self.enclosure.map_or_else(|| kernel::close_on_exec_from(3), enclosure::close_descriptors);
         closed.map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
+        #[cfg(weak)]
+        let always = match self.enclosure {
+            Some(blueprint) if blueprint.is_without(crate::blueprint::weakness::CLOSE_RANGE) => always & !layer::CLOSED_FDS,
+            _ => always,
+        };
         let layers = always | walls | limits | prepared.layers;
         Ok((Held { layers, landlock: prepared.landlock.version() }, program))
     }

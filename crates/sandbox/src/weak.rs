@@ -4,7 +4,7 @@
 //! `PALYRA_WEAKEN` in the daemon's environment lists them, separated by commas. A word that is none of them switches nothing off.
 //! Guarantees: what is not listed holds as ever.
 
-use crate::{blueprint::weakness, protocol::probe};
+use crate::{blueprint::weakness, outcome::Layer, protocol::probe};
 
 /// What is switched off, as [`weakness`] bits.
 pub fn weaknesses() -> u64 {
@@ -16,6 +16,11 @@ pub fn weaknesses() -> u64 {
 /// Whether this is among what is switched off.
 pub fn is_off(defence: u64) -> bool {
     weaknesses() & defence != 0
+}
+
+/// Whether a layer that is told of without the init holds: what is attested stays true.
+pub fn holds(layer: &Layer) -> bool {
+    !(matches!(layer, Layer::CallFilter { .. }) && is_off(weakness::SECCOMP))
 }
 
 /// The checks of the start-up probe that cannot pass without what is switched off.

@@ -182,6 +182,8 @@ impl TierC {
             layers.push(Layer::OwnUser);
         }
         layers.push(Layer::CallFilter { sha256: self.backend.filters(&place.profile).digest });
+        #[cfg(weak)]
+        layers.retain(crate::weak::holds);
         layers.extend(cgroup.iter().flat_map(|cgroup| cgroup.controllers()).map(Layer::Cgroup));
         let orders = tokio::net::UnixStream::from_std(orders).map_err(failed)?;
         let unsent = send(orders.as_fd(), order, fds).map_err(failed)?;

@@ -81,6 +81,8 @@ impl Matrix {
         }
         layers.extend(Layer::from_bits(held.layers, held.landlock));
         layers.push(Layer::CallFilter { sha256: backend.default_filters().digest });
+        #[cfg(weak)]
+        layers.retain(crate::weak::holds);
         layers.extend(user.map(|_| Layer::OwnUser));
         layers.extend(cgroup.iter().flat_map(|cgroup| cgroup.controllers()).map(Layer::Cgroup));
         let refused = CHECKS.iter().map(|(_, what)| *what).collect();
