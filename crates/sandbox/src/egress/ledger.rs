@@ -180,6 +180,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        let (sent, received) = self.traffic.passed();
         let record = ConnectionRecord {
             host: self.host.take(),
             named: std::mem::take(&mut self.named),
@@ -187,8 +188,8 @@ impl Drop for Entry {
             via: self.via,
             address: self.address,
             outcome: std::mem::replace(&mut self.outcome, ConnectionOutcome::Failed),
-            sent: self.traffic.sent.load(Ordering::Relaxed),
-            received: self.traffic.received.load(Ordering::Relaxed),
+            sent,
+            received,
             duration: self.began.elapsed(),
         };
         self.ledger.take(record, self.was_made);
@@ -255,13 +256,17 @@ impl Traffic {
         self.received.store(received, Ordering::Relaxed);
     }
 
+    /// The bytes that went out and came in so far.
+    pub(crate) fn passed(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+
     /// Waits until nothing has passed for about this long.
     pub(crate) async fn idle(&self, limit: Duration) {
-        let passed = || (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
-        let (mut before, mut still) = (passed(), 0);
+        let (mut before, mut still) = (self.passed(), 0);
         while still < LOOKS {
             tokio::time::sleep(limit / LOOKS).await;
-            let now = passed();
+            let now = self.passed();
             still = if now == before { still + 1 } else { 0 };
             before = now;
         }

@@ -16,6 +16,7 @@
 //! | the whole for one run | [`EgressServer`] |
 //! | who may terminate TLS | [`Interceptor`] |
 //! | what is seen where nothing is held | `observe.rs` |
+//! | requests of the daemon itself, by the same rules | [`fetch`] |
 //!
 //! Guarantees: nothing leaves but to a host that was ruled on, at an address that was judged, opened as its rule
 //! demands. Names are resolved only after the ruling. What is allowed no more is closed. Each connection is noted once.
@@ -30,6 +31,7 @@ mod connect;
 mod direct;
 mod dns;
 mod door;
+pub mod fetch;
 mod hello;
 mod http;
 mod intercept;

@@ -1,0 +1,349 @@
+//! One hop of a fetch: one ruling, one connection, one request, one response.
+//!
+//! Guarantees: noted exactly once, whatever ends it, by being dropped; bytes are counted as they pass; whatever is waited for ends when
+//! the time is up or the connection is allowed no more. Nothing runs in a task of its own, so dropping the future closes the connection.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, Response, StatusCode, Uri, Version,
+    body::{Bytes, Incoming},
+    client::conn::http1,
+    header::{self, HeaderMap, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{CertificateError, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    FetchLimits, Fetcher,
+    error::FetchError,
+    redirect::Step,
+    url::{FetchUrl, Scheme},
+};
+use crate::egress::{
+    connect::Connected,
+    door::{Admitted, ConnectionOutcome, ConnectionRecord, Doorkeeper, Via},
+    ledger::{RefusedTarget, Traffic},
+    refusal::{EgressRefusal, EgressRefusalKind as Kind, shown},
+    relay::Counted,
+    rules::Opening,
+};
+
+/// A hop that was let through.
+pub(super) struct Hop<'a> {
+    note: Note<'a>,
+    admitted: Admitted,
+    changes: watch::Receiver<u64>,
+}
+
+/// What a hop came to.
+pub(super) enum Answer {
+    /// Another one.
+    Redirect(Box<Step>),
+    /// The response.
+    Response(Head, Body),
+}
+
+/// The head of a response.
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, Vec<u8>)>,
+}
+
+/// As much of a body as may be read.
+pub(super) struct Body {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_truncated: bool,
+}
+
+impl<'a> Hop<'a> {
+    /// Asks for a hop. Nothing was resolved or connected to before.
+    pub(super) async fn ask(keeper: &'a dyn Doorkeeper, url: &FetchUrl) -> Result<Self, FetchError> {
+        let mut note = Note::new(keeper, url);
+        // INVARIANT: changes are watched from before the ruling on, so none falls between the two.
+        let mut changes = keeper.changes();
+        changes.mark_unchanged();
+        let admitted = match Admitted::ask(keeper, url.host().clone(), url.port()).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Err(note.refused(refusal)),
+        };
+        if url.scheme() == Scheme::Http && admitted.terms().tls.on(url.port()) == Opening::Tls {
+            let detail =
+                format!("port {} of `{}` is reached by TLS, and this is a plain request", url.port(), url.host());
+            return Err(note.refused(EgressRefusal::new(Kind::NoTls, detail)));
+        }
+        Ok(Self { note, admitted, changes })
+    }
+
+    /// Connects, sends the request and reads the response. Redirects are followed if there are headers that stay behind, which may be none.
+    pub(super) async fn exchange(
+        self,
+        fetcher: &Fetcher,
+        step: &Step,
+        (following, limits): (Option<&Vec<String>>, FetchLimits),
+    ) -> Result<Answer, FetchError> {
+        let Self { mut note, admitted, mut changes } = self;
+        let (keeper, host) = (note.keeper, step.url.host());
+        let work = async {
+            let connecting = connect(fetcher, &admitted, &mut note, step.url.scheme());
+            let stream =
+                in_time(limits.connect, connecting, || FetchError::timeout(host, "take the connection")).await?;
+            converse(stream, step, following, limits.body_bytes).await
+        };
+        let ended = tokio::select! {
+            biased;
+            () = revoked(keeper, &mut changes, &admitted) => Err(FetchError::Revoked(host.clone())),
+            ended = in_time(limits.total, work, || FetchError::timeout(host, "answer")) => ended,
+        };
+        match &ended {
+            Ok(_) => note.outcome = ConnectionOutcome::Closed,
+            Err(FetchError::Revoked(_)) => note.outcome = ConnectionOutcome::Revoked,
+            Err(FetchError::Refused(target)) => note.outcome = ConnectionOutcome::Refused(target.refusal.clone()),
+            // Where a redirect leads is nothing that this connection could help.
+            Err(FetchError::BadUrl { .. } | FetchError::Downgrade { .. }) => note.outcome = ConnectionOutcome::Closed,
+            Err(_) => note.outcome = ConnectionOutcome::Failed,
+        }
+        ended
+    }
+}
+
+impl FetchError {
+    fn timeout(host: &palyra_types::host::HostName, what: &'static str) -> Self {
+        Self::Timeout { host: host.clone(), what }
+    }
+}
+
+async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, FetchError>>,
+    late: impl FnOnce() -> FetchError,
+) -> Result<T, FetchError> {
+    timeout(limit, work).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Waits until the connection is allowed no more.
+async fn revoked(keeper: &dyn Doorkeeper, changes: &mut watch::Receiver<u64>, admitted: &Admitted) {
+    while changes.changed().await.is_ok() {
+        if !keeper.still(admitted.host(), admitted.port()) {
+            return;
+        }
+    }
+    // Nobody is left who could change anything.
+    std::future::pending().await
+}
+
+/// A connection to the host, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+async fn connect(
+    fetcher: &Fetcher,
+    admitted: &Admitted,
+    note: &mut Note<'_>,
+    scheme: Scheme,
+) -> Result<Box<dyn Stream>, FetchError> {
+    let host = admitted.host();
+    let connected = fetcher.net.connect(admitted).await;
+    let Connected { stream, address } = connected.map_err(|refusal| note.target(refusal))?;
+    note.made(address);
+    let counted = Counted::new(stream, Arc::clone(&note.traffic));
+    if scheme == Scheme::Http {
+        return Ok(Box::new(counted));
+    }
+    let untrusted = |cause: String| FetchError::Tls { host: host.clone(), cause };
+    let config = fetcher.trust.config().await.map_err(|none| untrusted(none.to_string()))?;
+    let name = match host.address() {
+        Some(address) => ServerName::IpAddress(address.into()),
+        None => ServerName::try_from(host.as_str().to_owned()).map_err(|error| untrusted(error.to_string()))?,
+    };
+    match TlsConnector::from(config).connect(name, counted).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(untrusted(in_words(&error))),
+    }
+}
+
+/// Why a host could not be verified.
+fn in_words(error: &std::io::Error) -> String {
+    let known = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let words = match known {
+        Some(rustls::Error::InvalidCertificate(cause)) => match cause {
+            CertificateError::UnknownIssuer => "no trusted authority signed its certificate",
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet"
+            }
+            CertificateError::Revoked => "its certificate was revoked",
+            _ => return shown(&error.to_string()),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS on this port",
+        Some(_) => return shown(&error.to_string()),
+        None => "it hung up",
+    };
+    words.to_owned()
+}
+
+/// Sends the request and reads the response.
+async fn converse(
+    stream: Box<dyn Stream>,
+    step: &Step,
+    following: Option<&Vec<String>>,
+    most: u64,
+) -> Result<Answer, FetchError> {
+    let host = step.url.host();
+    let protocol = |what| FetchError::Protocol { host: host.clone(), what };
+    let broken = |error: &hyper::Error| match error {
+        _ if error.is_parse_too_large() => FetchError::HeadersTooLarge { host: host.clone(), limit: MOST_HEAD },
+        _ if error.is_parse() => protocol("answered with something that is no HTTP/1.1"),
+        _ => protocol("hung up before it had answered"),
+    };
+    let mut builder = http1::Builder::new();
+    builder.max_header_size(MOST_HEAD).max_buf_size(MOST_HEAD + READ_AHEAD).max_headers(MOST_HEADERS);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+    let talk = async {
+        let request = outgoing(step).ok_or_else(|| protocol("cannot be asked like this"))?;
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(protocol("switched to a protocol that nobody asked for"));
+        }
+        let status = response.status().as_u16();
+        if let Some(bound) = following
+            && let Some(next) = step.next(status, response.headers(), bound)?
+        {
+            return Ok(Answer::Redirect(Box::new(next)));
+        }
+        let head = Head { status, headers: pairs(response.headers()) };
+        let body = read(response, most).await.map_err(|_| protocol("broke off its response"))?;
+        Ok(Answer::Response(head, body))
+    };
+    // What becomes of the connection shows in what is read from it.
+    let drive = async {
+        let _ = connection.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        answer = talk => answer,
+        answer = drive => answer,
+    }
+}
+
+fn outgoing(step: &Step) -> Option<Request<Full<Bytes>>> {
+    let mut headers = step.headers.map();
+    headers.insert(header::HOST, HeaderValue::try_from(step.url.authority()).ok()?);
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+    let mut request = Request::new(Full::new(step.body.clone()));
+    *request.method_mut() = step.method.as_str().parse().ok()?;
+    *request.uri_mut() = step.url.target().parse::<Uri>().ok()?;
+    *request.version_mut() = Version::HTTP_11;
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+fn pairs(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+/// Reads a body up to so many bytes. What exceeds them is never kept.
+async fn read(response: Response<Incoming>, most: u64) -> Result<Body, hyper::Error> {
+    let mut body = response.into_body();
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        let room = most - bytes.len();
+        match data.get(..room) {
+            Some(fitting) if data.len() > room => {
+                bytes.extend_from_slice(fitting);
+                return Ok(Body { bytes, is_truncated: true });
+            }
+            _ => bytes.extend_from_slice(&data),
+        }
+    }
+    Ok(Body { bytes, is_truncated: false })
+}
+
+/// Notes a hop when it is dropped.
+struct Note<'a> {
+    keeper: &'a dyn Doorkeeper,
+    url: FetchUrl,
+    began: Instant,
+    traffic: Arc<Traffic>,
+    address: Option<SocketAddr>,
+    outcome: ConnectionOutcome,
+}
+
+impl<'a> Note<'a> {
+    fn new(keeper: &'a dyn Doorkeeper, url: &FetchUrl) -> Self {
+        Self {
+            keeper,
+            url: url.clone(),
+            began: Instant::now(),
+            traffic: Arc::default(),
+            address: None,
+            outcome: ConnectionOutcome::Failed,
+        }
+    }
+
+    /// The connection is made. Unless something else is said later, it ends in order, or with the call.
+    fn made(&mut self, address: SocketAddr) {
+        self.address = Some(address);
+        self.outcome = ConnectionOutcome::Closed;
+    }
+
+    /// The hop is refused, and over.
+    fn refused(&mut self, refusal: EgressRefusal) -> FetchError {
+        self.outcome = ConnectionOutcome::Refused(refusal.clone());
+        self.target(refusal)
+    }
+
+    fn target(&self, refusal: EgressRefusal) -> FetchError {
+        let (named, port) = (self.url.host().to_string(), self.url.port());
+        FetchError::Refused(Box::new(RefusedTarget { named, port, refusal }))
+    }
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        let (sent, received) = self.traffic.passed();
+        self.keeper.note(ConnectionRecord {
+            host: Some(self.url.host().clone()),
+            named: self.url.host().to_string(),
+            port: self.url.port(),
+            via: Via::Fetch,
+            address: self.address,
+            outcome: std::mem::replace(&mut self.outcome, ConnectionOutcome::Failed),
+            sent,
+            received,
+            duration: self.began.elapsed(),
+        });
+    }
+}
+
+/// How many bytes the head of a response has at most.
+const MOST_HEAD: usize = 64 << 10;
+
+/// How many headers it has at most.
+const MOST_HEADERS: usize = 256;
+
+/// How much of a body is read together with its head.
+const READ_AHEAD: usize = 64 << 10;
+
+const AGENT: &str = concat!("palyra/", env!("CARGO_PKG_VERSION"));
