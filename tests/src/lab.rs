@@ -10,7 +10,7 @@ use std::{
 };
 
 use palyra_gate::{
-    Answer, Answerer, ApprovalRecord, Completed, DecisionScope, Gate, Output, PendingToolApproval, Refusal,
+    Answer, Answerer, ApprovalRecord, Completed, Connector, DecisionScope, Gate, Output, PendingToolApproval, Refusal,
     ToolProposal, approval::AnswerError,
 };
 use palyra_journal::{JournalStore, RecordKind, SqliteJournal, StoredRecord, state::Charge, state::Waiting};
@@ -38,6 +38,7 @@ pub struct Plan {
     clock: Option<Arc<ManualClock>>,
     pin: Option<String>,
     faults: Arc<Faults>,
+    net: Option<Arc<Connector>>,
 }
 
 impl Plan {
@@ -74,6 +75,13 @@ impl Plan {
     #[must_use]
     pub fn faults(mut self, faults: &Arc<Faults>) -> Self {
         self.faults = Arc::clone(faults);
+        self
+    }
+
+    /// With this way into the world instead of the machine's own.
+    #[must_use]
+    pub fn net(mut self, net: Connector) -> Self {
+        self.net = Some(Arc::new(net));
         self
     }
 
@@ -129,7 +137,11 @@ impl Lab {
             clock,
             faults: Some(Arc::clone(&plan.faults)),
         };
-        let Opened { gate, journal, engine, clock } = setup.open().await;
+        let opened = match &plan.net {
+            Some(net) => setup.open_towards(Arc::clone(net)).await,
+            None => setup.open().await,
+        };
+        let Opened { gate, journal, engine, clock } = opened;
         let entropy = SystemEntropy;
         let session = SessionId::generate(clock.now(), &entropy).unwrap();
         let run = RunId::generate(clock.now(), &entropy).unwrap();

@@ -5,6 +5,7 @@ mod audit;
 pub mod daemon;
 mod faults;
 mod lab;
+pub mod scripted;
 mod setup;
 pub mod site;
 

@@ -47,8 +47,13 @@ pub struct Opened {
 }
 
 impl Setup<'_> {
-    /// Opens it.
+    /// Opens it, with the machine's own way into the world.
     pub async fn open(self) -> Opened {
+        self.open_towards(Arc::new(Connector::new(Arc::new(SystemResolver::default()), Forbidden::default()))).await
+    }
+
+    /// Opens it, with this way into the world.
+    pub async fn open_towards(self, net: Arc<Connector>) -> Opened {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let journal = Arc::new(SqliteJournal::open(self.journal, Arc::clone(&clock), Arc::clone(&entropy)).unwrap());
@@ -75,7 +80,7 @@ impl Setup<'_> {
             presence: self.pin.map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
             clock: Arc::clone(&clock),
             entropy,
-            net: Arc::new(Connector::new(Arc::new(SystemResolver::default()), Forbidden(Vec::new()))),
+            net,
         });
         Opened { gate: gate.await.unwrap(), journal, engine, clock }
     }

@@ -22,7 +22,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
     let (command, files) = match &prompt.work {
         Work::Process(work) => (Some(command(work)), None),
         Work::Files(work) => (None, serde_json::to_value(work).ok()),
-        Work::Connect(_) | Work::Report { .. } => (None, None),
+        Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => (None, None),
     };
     Approval {
         id: prompt.id,
@@ -199,17 +199,13 @@ fn command(work: &ProcessWork) -> Command {
 }
 
 fn containment(plan: &Plan) -> Containment {
-    let writes = match plan.tier() {
-        None => "what its arguments name, inside the workspace",
-        Some(SandboxTier::B) => "whatever the daemon's user can write: tier b contains nothing",
-        Some(SandboxTier::A | SandboxTier::C) => "the workspace, and nothing else",
+    let writes = match (plan, plan.tier()) {
+        (Plan::Fetch { .. }, _) => "nothing",
+        (_, None) => "what its arguments name, inside the workspace",
+        (_, Some(SandboxTier::B)) => "whatever the daemon's user can write: tier b contains nothing",
+        (_, Some(SandboxTier::A | SandboxTier::C)) => "the workspace, and nothing else",
     };
-    let hosts = match plan {
-        Plan::Process { process, .. } => {
-            process.egress.hosts.iter().map(|host| format!("{}:{}", host.host, host.port)).collect()
-        }
-        Plan::Daemon => Vec::new(),
-    };
+    let hosts = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),
         egress: plan.egress().map(|egress| egress.to_string()),

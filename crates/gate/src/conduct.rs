@@ -282,7 +282,7 @@ impl Inner {
             decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
         };
         let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
-        let is_enough = |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon));
+        let is_enough = |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. }));
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
             Ok::<_, Refusal>(glanced.filter(|(_, decision)| is_enough(decision)))
@@ -550,6 +550,7 @@ impl Inner {
         };
         Executor {
             runner: Arc::clone(&judged.settings.runner),
+            fetcher: Arc::clone(&judged.settings.fetcher),
             workspace: judged.workspace.clone(),
             reread: Arc::new(reread),
             reports: Arc::clone(&self.reports),

@@ -95,7 +95,7 @@ pub fn evaluate_tool_proposal_security(
                 && decision.verdict == Verdict::Ask
         };
         if let Some(error) = refused.filter(|error| decision.verdict != Verdict::Deny && !can_be_asked(error)) {
-            unfit.extend(plan.tier().map(|tier| Unfit { tier, reason: UnfitReason::Refused(error) }));
+            unfit.push(Unfit { tier: plan.tier(), reason: UnfitReason::Refused(error) });
             continue;
         }
         if best.as_ref().is_none_or(|(known, _)| decision.verdict < known.verdict) {
@@ -175,7 +175,7 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
-        Work::Files(_) | Work::Connect(_) | Work::Report { .. } => None,
+        Work::Files(_) | Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => None,
     };
     PolicyRequestContext {
         device_id: proposal.device.clone(),

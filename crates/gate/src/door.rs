@@ -90,6 +90,7 @@ impl CallDoor {
             (Verdict::Deny, _) => Judgement::Refused(denied(&decision)),
             (Verdict::Allow, Some(terms)) => Judgement::Allowed(terms),
             // The list bounds what policy can allow; a person can go beyond it.
+            (Verdict::Allow, None) if declared && self.approved => Judgement::Allowed(UNLISTED),
             (Verdict::Allow, None) => match rules.rule(host, port) {
                 Ruling::Deny(refusal) => Judgement::Refused(refusal),
                 Ruling::Allow(terms) => Judgement::Allowed(terms),

@@ -13,7 +13,8 @@ use std::{
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
     Aftermath, Door, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason,
-    RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause, executor_of, not_enforced_by,
+    RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause, egress::fetch::Fetcher, executor_of,
+    not_enforced_by,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -30,6 +31,7 @@ use crate::{
     action::CallAction,
     attest::{Ending, NetworkUse},
     door::CallDoor,
+    fetch,
     output::Output,
     permit::{CallFacts, Permit, Spent},
     plan::Plan,
@@ -41,6 +43,7 @@ use crate::{
 /// What a call needs to run, besides the permission.
 pub struct Executor {
     pub(crate) runner: Arc<SandboxProcessRunner>,
+    pub(crate) fetcher: Arc<Fetcher>,
     pub(crate) workspace: Option<Arc<Workspace>>,
     /// Reads the arguments of the call into what would be done, once more. Looks at files.
     pub(crate) reread: Arc<dyn Fn() -> Option<Work> + Send + Sync>,
@@ -220,13 +223,16 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
             let told = in_daemon(Ending::Completed, None, Output::Value { value });
             Executed { layers: Vec::new(), ..told }
         }
+        (Work::Fetch(work), Plan::Fetch { wall_ms, .. }) => fetch::perform(&facts, work, *wall_ms, executor).await,
         (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
         (Work::Report { about }, Plan::Daemon) => {
             let told = in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) });
             Executed { layers: Vec::new(), ..told }
         }
-        (Work::Process(_), Plan::Daemon)
-        | (Work::Files(_) | Work::Connect(_) | Work::Report { .. }, Plan::Process { .. }) => {
+        (Work::Process(_) | Work::Fetch(_), Plan::Daemon)
+        | (Work::Process(_), Plan::Fetch { .. })
+        | (Work::Fetch(_), Plan::Process { .. })
+        | (Work::Files(_) | Work::Connect(_) | Work::Report { .. }, Plan::Process { .. } | Plan::Fetch { .. }) => {
             Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
         }
     };
@@ -313,7 +319,7 @@ fn program_files(work: &ProcessWork) -> ProgramFiles {
 }
 
 /// Waits until the call is to be stopped. If nobody can ask for that any more, it waits for ever.
-async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopCause>>) -> StopCause {
+pub(crate) async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopCause>>) -> StopCause {
     match stop.wait_for(Option::is_some).await.map(|cause| *cause) {
         Ok(Some(cause)) => cause,
         Ok(None) | Err(_) => std::future::pending().await,
@@ -331,7 +337,7 @@ fn ending(ended: Ended, limits: &Limits) -> (Ending, Option<String>) {
     }
 }
 
-const fn stopped(cause: StopCause) -> &'static str {
+pub(crate) const fn stopped(cause: StopCause) -> &'static str {
     match cause {
         StopCause::Requested => "somebody asked for it",
         StopCause::CallerGone => "its caller is gone",

@@ -666,6 +666,14 @@ pub enum OpenError {
     /// No process can be run.
     #[error(transparent)]
     Sandbox(#[from] SandboxProcessRunError),
+    /// A file of certificates cannot be used.
+    #[error("`{path}`, which [egress] trusts, cannot be used: {cause}")]
+    Trust {
+        /// The file.
+        path: AbsolutePath,
+        /// Why not.
+        cause: String,
+    },
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] ReadError),

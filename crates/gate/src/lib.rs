@@ -18,7 +18,7 @@
 //! | how much is under way at once | `admission` |
 //! | step two: approve | `question`, [`approval`], [`risk`], [`deadline`] |
 //! | the permission to run | [`permit`] |
-//! | step three: execute | [`execute`], [`output`] |
+//! | step three: execute | [`execute`], `fetch`, [`output`] |
 //! | what the tiers hold on this machine | [`containment`] |
 //! | step four: attest | [`attest`] |
 //! | why a call did not run | [`refusal`] |
@@ -36,6 +36,7 @@ pub mod deadline;
 pub mod decide;
 mod door;
 pub mod execute;
+mod fetch;
 pub mod gate;
 pub mod memory;
 pub mod output;
@@ -78,7 +79,7 @@ pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
 pub use tool::{
-    FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath, Tool,
+    FetchWork, FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath, Tool,
     ToolDefinition, Work,
 };
 pub use tools::{ArgumentsError, CallError, FileError, OutputCaps, Registry, RegistryError};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Candidate, ToolCallConfig},
-    tool::{Look, ProcessWork, Work},
+    tool::{FetchWork, Look, ProcessWork, Work},
 };
 
 /// How a call would run.
@@ -30,6 +30,15 @@ pub enum Plan {
         /// Everything about it.
         process: ProcessPlan,
     },
+    /// The daemon itself fetches something, by the rules of strict egress.
+    Fetch {
+        /// Where it may go.
+        egress: EgressPlan,
+        /// How long it may take, in milliseconds.
+        wall_ms: u64,
+        /// How much of it is told, in bytes.
+        output_bytes: u64,
+    },
     /// The daemon itself does it, without leaving the workspace.
     Daemon,
 }
@@ -40,7 +49,7 @@ impl Plan {
     pub const fn tier(&self) -> Option<SandboxTier> {
         match self {
             Self::Process { tier, .. } => Some(*tier),
-            Self::Daemon => None,
+            Self::Fetch { .. } | Self::Daemon => None,
         }
     }
 
@@ -49,6 +58,7 @@ impl Plan {
     pub const fn egress(&self) -> Option<EgressEnforcementMode> {
         match self {
             Self::Process { process, .. } => Some(process.egress.mode),
+            Self::Fetch { egress, .. } => Some(egress.mode),
             Self::Daemon => None,
         }
     }
@@ -58,6 +68,7 @@ impl Plan {
     pub fn hosts(&self) -> &[EgressHost] {
         match self {
             Self::Process { process, .. } => &process.egress.hosts,
+            Self::Fetch { egress, .. } => &egress.hosts,
             Self::Daemon => &[],
         }
     }
@@ -67,6 +78,7 @@ impl Plan {
     pub const fn wall_ms(&self) -> u64 {
         match self {
             Self::Process { process, .. } => process.limits.wall_ms,
+            Self::Fetch { wall_ms, .. } => *wall_ms,
             Self::Daemon => DAEMON_WALL_MS,
         }
     }
@@ -77,6 +89,7 @@ impl Plan {
         match self {
             // Standard output and standard error each.
             Self::Process { process, .. } => process.limits.output_bytes.saturating_mul(2),
+            Self::Fetch { output_bytes, .. } => *output_bytes,
             Self::Daemon => DAEMON_OUTPUT_BYTES,
         }
     }
@@ -91,6 +104,14 @@ impl Plan {
                 hosts: process.egress.hosts.clone(),
                 limits: Some(process.limits),
                 interpreters: Some(process.interpreters),
+            },
+            // Its limits follow from its arguments, and what covers it covers exactly these.
+            Self::Fetch { egress, .. } => Bounds {
+                tier: None,
+                egress: Some(egress.mode),
+                hosts: egress.hosts.clone(),
+                limits: None,
+                interpreters: None,
             },
             Self::Daemon => Bounds { tier: None, egress: None, hosts: Vec::new(), limits: None, interpreters: None },
         }
@@ -179,8 +200,16 @@ pub(crate) fn candidates(
     machine: &Machine<'_>,
     look: Look,
 ) -> (Vec<Way>, Vec<Unfit>) {
-    let (Work::Process(work), Some(root)) = (work, root) else {
-        return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new());
+    let (work, root) = match (work, root) {
+        (Work::Process(work), Some(root)) => (work, root),
+        (Work::Fetch(work), _) => {
+            let egress = fetch_egress(work);
+            let refused = unlisted(&egress, machine);
+            let output_bytes = work.max_bytes.saturating_mul(2).saturating_add(FETCH_HEAD_BYTES);
+            let plan = Plan::Fetch { egress, wall_ms: u64::from(work.timeout_seconds) * 1_000, output_bytes };
+            return (vec![Way { plan, refused }], Vec::new());
+        }
+        _ => return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new()),
     };
     let (mut ways, mut unfit) = (Vec::new(), Vec::new());
     // Whoever lists the weaker one first still gets the stronger one where policy lets it run.
@@ -188,13 +217,13 @@ pub(crate) fn candidates(
     strongest_first.sort_by_key(|candidate| std::cmp::Reverse((candidate.tier, candidate.egress)));
     for candidate in strongest_first {
         if let Err(reason) = fitness(work, candidate, machine) {
-            unfit.push(Unfit { tier: candidate.tier, reason });
+            unfit.push(Unfit { tier: Some(candidate.tier), reason });
             continue;
         }
         let process = process_plan(work, root, *candidate, machine);
         let refused = match look {
             Look::Whole => {
-                machine.runner.check(&process, work.opened.0.as_ref()).err().or_else(|| unlisted(&process, machine))
+                machine.runner.check(&process, work.opened.0.as_ref()).err().or_else(|| unlisted(&process.egress, machine))
             }
             Look::Glance => None,
         };
@@ -204,13 +233,18 @@ pub(crate) fn candidates(
 }
 
 /// Why a strict plan cannot reach a host that it declares, unless a person lets it.
-fn unlisted(process: &ProcessPlan, machine: &Machine<'_>) -> Option<SandboxProcessRunError> {
-    let strict = process.egress.mode == EgressEnforcementMode::Strict;
-    let missing = process.egress.hosts.iter().find(|one| machine.hosts.find(&one.host, one.port).is_none());
+fn unlisted(egress: &EgressPlan, machine: &Machine<'_>) -> Option<SandboxProcessRunError> {
+    let strict = egress.mode == EgressEnforcementMode::Strict;
+    let missing = egress.hosts.iter().find(|one| machine.hosts.find(&one.host, one.port).is_none());
     missing.filter(|_| strict).map(|EgressHost { host, port }| SandboxProcessRunError {
         kind: SandboxProcessRunErrorKind::EgressDenied,
         detail: format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
     })
+}
+
+fn fetch_egress(work: &FetchWork) -> EgressPlan {
+    let hosts = vec![EgressHost { host: work.host.clone(), port: work.port }];
+    EgressPlan { mode: EgressEnforcementMode::Strict, hosts }
 }
 
 fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> Result<(), UnfitReason> {
@@ -298,15 +332,18 @@ fn search_path(config: &ToolCallConfig) -> String {
 /// A way to run that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfit {
-    /// The tier.
-    pub tier: SandboxTier,
+    /// The tier; absent where the daemon itself would do it.
+    pub tier: Option<SandboxTier>,
     /// Why.
     pub reason: UnfitReason,
 }
 
 impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "tier {}: {}", self.tier, self.reason)
+        match self.tier {
+            Some(tier) => write!(f, "tier {tier}: {}", self.reason),
+            None => write!(f, "{}", self.reason),
+        }
     }
 }
 
@@ -352,6 +389,9 @@ pub enum UnfitReason {
     #[error(transparent)]
     Refused(SandboxProcessRunError),
 }
+
+/// What the head of a response, and where it came from, take at most in what is told about it.
+const FETCH_HEAD_BYTES: u64 = 128 << 10;
 
 /// How long the daemon works on a file tool at most.
 const DAEMON_WALL_MS: u64 = 30_000;

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use palyra_policy::Touch;
+use palyra_sandbox::egress::fetch::Scheme;
 use palyra_types::{
     EgressEnforcementMode, SandboxTier, ToolCapability,
     process::{is_interpreter, is_launcher},
@@ -68,6 +69,15 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
         }
         if work.program_sha256.is_some() {
             found.push((RiskLevel::High, "the program itself can be changed by the agent".to_owned()));
+        }
+    }
+    if let Work::Fetch(work) = &intent.work {
+        if let Some(body) = &work.body {
+            found.push((RiskLevel::High, format!("it sends {} bytes to {}", body.len(), work.host)));
+        }
+        if work.url.scheme() == Scheme::Http {
+            let why = "what it sends and gets can be read and changed on the way: the connection is not encrypted";
+            found.push((RiskLevel::High, why.to_owned()));
         }
     }
     if matches!(plan.egress(), Some(EgressEnforcementMode::None | EgressEnforcementMode::Preflight)) {

@@ -12,7 +12,13 @@ use std::{
 };
 
 use palyra_policy::{PolicyEvaluationConfig, Snapshot};
-use palyra_sandbox::{SandboxProcessRunner, egress::Connector};
+use palyra_sandbox::{
+    SandboxProcessRunner,
+    egress::{
+        Connector,
+        fetch::{Authorities, Fetcher},
+    },
+};
 use palyra_types::{AbsolutePath, WorkspaceName};
 
 use crate::{
@@ -33,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) programs: SearchPath,
     /// Lets calls declare the hosts that are configured.
     pub(crate) runner: Arc<SandboxProcessRunner>,
+    /// Fetches on behalf of calls.
+    pub(crate) fetcher: Arc<Fetcher>,
     /// The ports of these hosts.
     pub(crate) ports: BTreeSet<u16>,
     /// What is passed on of the daemon's own environment.
@@ -242,10 +250,22 @@ impl Settings {
         let pair = |(name, value): (&String, &String)| (name.clone(), value.clone());
         let environment = ground.environment.iter().filter(passed).map(pair).collect();
         let ports = config.egress.host.iter().flat_map(|rule| rule.ports.iter().copied()).collect();
+        let fetcher = Arc::new(Fetcher::new(Arc::clone(&ground.net), authorities(&config.egress.trust)?));
         let (evaluation, runner) = (Arc::new(evaluation), Arc::new(runner));
         let config = Arc::new(config);
-        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, ports, environment, uses })
+        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, fetcher, ports, environment, uses })
     }
+}
+
+/// The authorities whose certificates are in these files.
+fn authorities(files: &[AbsolutePath]) -> Result<Authorities, OpenError> {
+    let mut authorities = Authorities::default();
+    for path in files {
+        let unusable = |cause: String| OpenError::Trust { path: path.clone(), cause };
+        let pem = std::fs::read(path.as_str()).map_err(|error| unusable(error.to_string()))?;
+        authorities.add_pem(&pem).map_err(|error| unusable(error.to_string()))?;
+    }
+    Ok(authorities)
 }
 
 /// Lets policy see adopted directories as it sees configured ones. What is configured under such a name stays what it is.

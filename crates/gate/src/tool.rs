@@ -7,7 +7,11 @@
 use std::{collections::BTreeMap, path::Path};
 
 use palyra_policy::Touch;
-use palyra_sandbox::{Executable, ForbiddenVariable, is_changeable};
+use palyra_sandbox::{
+    Executable, ForbiddenVariable,
+    egress::fetch::{FetchHeaders, FetchMethod, FetchUrl, HeaderError, UrlError},
+    is_changeable,
+};
 use palyra_types::{
     AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
     ToolMetadata, ToolName,
@@ -194,6 +198,8 @@ pub enum Work {
     Process(ProcessWork),
     /// Reads or writes files.
     Files(FileWork),
+    /// Fetches something from a host.
+    Fetch(FetchWork),
     /// Lets a call that runs connect to a host.
     Connect(HostPort),
     /// Tells something the daemon knows.
@@ -262,6 +268,32 @@ impl ProcessWork {
             cwd: Some(self.cwd.clone()),
         }
     }
+}
+
+/// A request over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchWork {
+    /// How.
+    pub method: FetchMethod,
+    /// What, as it is sent.
+    pub url: FetchUrl,
+    /// The host that it leads to.
+    pub host: HostName,
+    /// Its port.
+    pub port: u16,
+    /// What is sent along.
+    pub headers: FetchHeaders,
+    /// The digest of what is sent.
+    pub body_sha256: Option<Sha256Digest>,
+    /// What is sent.
+    #[serde(skip)]
+    pub body: Option<Vec<u8>>,
+    /// How many bytes of the answer are read.
+    pub max_bytes: u64,
+    /// How long it may take.
+    pub timeout_seconds: u32,
+    /// Whether it goes on where it is redirected to.
+    pub follow_redirects: bool,
 }
 
 /// A host and a port.
@@ -421,6 +453,18 @@ pub enum IntendError {
     /// A host without a port.
     #[error("`{}` is not a host and a port", visible(.0))]
     HostWithoutPort(String),
+    /// A URL that cannot be fetched.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// A header that cannot be sent.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// A body where servers expect none.
+    #[error("a {0} request has no body")]
+    NoBody(FetchMethod),
+    /// A body as text and as base64.
+    #[error("the body is given twice")]
+    TwoBodies,
     /// A pattern that does not compile.
     #[error("the pattern is no regular expression: {}", visible(.0))]
     Pattern(String),
@@ -458,9 +502,13 @@ impl IntendError {
             Self::Variable(_) => "leave the variable out; say in the command what is to be run",
             Self::Host(error) => error.advice(),
             Self::HostWithoutPort(_) => "write it like example.org:443 or [2001:db8::7]:443",
+            Self::Url(error) => error.advice(),
+            Self::Header(error) => error.advice(),
+            Self::NoBody(_) => "use POST, PUT or PATCH, or put it into the query",
+            Self::TwoBodies => "give either `body` or `body_base64`",
             Self::Pattern(_) => "correct it, or leave `regex` out to look for the text as it stands",
             Self::Glob { .. } => "write it like *.rs or src/**/*.rs",
-            Self::NotBase64 => "encode with the standard alphabet and padding, or use `utf-8`",
+            Self::NotBase64 => "encode with the standard alphabet and padding, or give it as text",
         }
     }
 }

@@ -14,6 +14,7 @@ mod fs_list;
 mod fs_read;
 mod fs_search;
 mod fs_write;
+pub(crate) mod http_fetch;
 pub(crate) mod net_connect;
 mod process_run;
 mod program;
@@ -138,6 +139,7 @@ fn builtin(metadata: ToolMetadata) -> Result<Option<Arc<dyn Tool>>, JsonError> {
         "fs.list" => Arc::new(fs_list::FsList::new(metadata)?),
         "fs.search" => Arc::new(fs_search::FsSearch::new(metadata)?),
         "fs.write" => Arc::new(fs_write::FsWrite::new(metadata)?),
+        "http.fetch" => Arc::new(http_fetch::HttpFetch::new(metadata)?),
         net_connect::NET_CONNECT => Arc::new(net_connect::NetConnect::new(metadata)?),
         "tool.list" => Arc::new(reports::ToolReport::tools(metadata)?),
         "daemon.status" => Arc::new(reports::ToolReport::status(metadata)?),

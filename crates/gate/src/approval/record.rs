@@ -17,7 +17,7 @@ use crate::{
     proposal::{ProposalDocument, ToolProposal},
     refusal::Refusal,
     risk::Risk,
-    tool::{HostPort, Intent, Work},
+    tool::{FetchWork, HostPort, Intent, Work},
 };
 
 /// A question to a person: everything about a call, uncut.
@@ -138,6 +138,13 @@ pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
             Some(within) => format!("connect to {host} port {port}, wanted by {}", within.summary),
             None => format!("connect to {host} port {port}"),
         },
+        // A URL holds nothing hidden by now. Whatever else there is stands in the arguments.
+        Work::Fetch(FetchWork { method, url, headers, body_sha256: None, .. }) if headers.is_empty() => {
+            format!("{} {method} {url}", proposal.tool)
+        }
+        Work::Fetch(FetchWork { method, url, .. }) => {
+            format!("{} {method} {url} {}", proposal.tool, visible(proposal.args.canonical()))
+        }
         Work::Files(_) | Work::Report { .. } => format!("{} {}", proposal.tool, visible(proposal.args.canonical())),
     }
 }

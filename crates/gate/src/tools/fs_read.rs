@@ -89,7 +89,8 @@ pub(super) fn perform(
     }))
 }
 
-fn end_before_a_cut_character(content: &mut Vec<u8>) {
+/// Text that was cut inside of a character ends before it.
+pub(super) fn end_before_a_cut_character(content: &mut Vec<u8>) {
     if let Err(error) = std::str::from_utf8(content)
         && error.error_len().is_none()
         && error.valid_up_to() > 0

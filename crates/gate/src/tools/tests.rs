@@ -1,6 +1,7 @@
 //! The tools, called as the pipeline calls them: arguments in, work out, and the work performed.
 
 mod attacks;
+mod fetch;
 mod files;
 mod process;
 mod registry;

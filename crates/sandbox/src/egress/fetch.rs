@@ -1,4 +1,5 @@
-//! Requests that the daemon itself makes on behalf of a call, by the same rules as those of a program behind strict egress.
+//! Requests that the daemon itself makes on behalf of a call, by the same rules as those of a program behind strict
+//! egress.
 //!
 //! ```text
 //! url ─► Admitted::ask ─► Connector::connect ─► TLS, verified ─► request ─► response
@@ -14,9 +15,10 @@
 //! | one connection, one request, one response | `hop` |
 //! | who is trusted | [`Authorities`] |
 //!
-//! Guarantees: no connection but through the doorkeeper and the connector, for each hop anew; a certificate is verified for the host that
-//! was ruled on; nothing goes from an encrypted connection to one in the open; what is meant for one origin does not reach another; what
-//! is read is bounded in bytes and time; what is allowed no more is closed; each hop is noted once, also when the future is dropped.
+//! Guarantees: no connection but through the doorkeeper and the connector, for each hop anew; a certificate is verified
+//! for the host that was ruled on; nothing goes from an encrypted connection to one in the open; what is meant for one
+//! origin does not reach another; what is read is bounded in bytes and time; what is allowed no more is closed; each
+//! hop is noted once, also when the future is dropped.
 //! Does not: keep connections, cookies or sessions, decode anything, or use an [`Interceptor`](super::Interceptor).
 
 mod error;
@@ -35,7 +37,7 @@ use hyper::body::Bytes;
 use palyra_types::word::words;
 
 pub use self::{
-    error::{FetchError, FetchErrorKind},
+    error::{FetchError, FetchErrorKind, Late},
     headers::{FetchHeaders, HeaderError},
     trust::{Authorities, AuthorityError},
     url::{FetchUrl, Scheme, UrlError},
@@ -61,7 +63,8 @@ impl Fetcher {
         Self { net, trust: Trust::new(authorities) }
     }
 
-    /// Makes a request, and those that it is redirected to. The time that the doorkeeper takes does not count: a person may be asked.
+    /// Makes a request, and those that it is redirected to. The time that the doorkeeper takes does not count: a person
+    /// may be asked.
     ///
     /// # Errors
     /// When a connection is refused, the host cannot be trusted, or there is no response within the limits.

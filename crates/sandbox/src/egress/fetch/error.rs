@@ -42,12 +42,12 @@ pub enum FetchError {
         to: Box<FetchUrl>,
     },
     /// It took longer than it may.
-    #[error("`{host}` did not {what} in time")]
+    #[error("`{host}` did not {late} in time")]
     Timeout {
         /// The host that was waited for.
         host: HostName,
         /// What it did not do.
-        what: &'static str,
+        late: Late,
     },
     /// The head of the response is longer than is read.
     #[error("the response of `{host}` has a head of more than {limit} bytes")]
@@ -65,6 +65,16 @@ pub enum FetchError {
         /// What it did.
         what: &'static str,
     },
+}
+
+words! {
+    /// What a host did not do in time.
+    pub enum Late ("delay") {
+        /// Take the connection and show who it is.
+        Connection = "take the connection",
+        /// Answer as a whole, redirects included.
+        Answer = "answer",
+    }
 }
 
 words! {

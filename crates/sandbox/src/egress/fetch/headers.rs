@@ -137,7 +137,8 @@ impl HeaderError {
     }
 }
 
-/// What the fetcher itself says about a message, its host and its connection; besides everything that begins with `proxy-`.
+/// What the fetcher itself says about a message, its host and its connection; besides everything that begins with
+/// `proxy-`.
 const OWN: [&str; 13] = [
     "accept-encoding",
     "connection",

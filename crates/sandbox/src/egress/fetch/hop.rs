@@ -1,7 +1,8 @@
 //! One hop of a fetch: one ruling, one connection, one request, one response.
 //!
-//! Guarantees: noted exactly once, whatever ends it, by being dropped; bytes are counted as they pass; whatever is waited for ends when
-//! the time is up or the connection is allowed no more. Nothing runs in a task of its own, so dropping the future closes the connection.
+//! Guarantees: noted exactly once, whatever ends it, by being dropped; bytes are counted as they pass; whatever is
+//! waited for ends when the time is up or the connection is allowed no more. Nothing runs in a task of its own, so
+//! dropping the future closes the connection.
 
 use std::{
     future::Future,
@@ -18,6 +19,7 @@ use hyper::{
     header::{self, HeaderMap, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
+use palyra_types::host::HostName;
 use rustls::{CertificateError, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -28,7 +30,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     FetchLimits, Fetcher,
-    error::FetchError,
+    error::{FetchError, Late},
     redirect::Step,
     url::{FetchUrl, Scheme},
 };
@@ -87,7 +89,8 @@ impl<'a> Hop<'a> {
         Ok(Self { note, admitted, changes })
     }
 
-    /// Connects, sends the request and reads the response. Redirects are followed if there are headers that stay behind, which may be none.
+    /// Connects, sends the request and reads the response. Redirects are followed if there are headers that stay
+    /// behind, which may be none.
     pub(super) async fn exchange(
         self,
         fetcher: &Fetcher,
@@ -98,14 +101,13 @@ impl<'a> Hop<'a> {
         let (keeper, host) = (note.keeper, step.url.host());
         let work = async {
             let connecting = connect(fetcher, &admitted, &mut note, step.url.scheme());
-            let stream =
-                in_time(limits.connect, connecting, || FetchError::timeout(host, "take the connection")).await?;
+            let stream = in_time(limits.connect, connecting, || timeout_of(host, Late::Connection)).await?;
             converse(stream, step, following, limits.body_bytes).await
         };
         let ended = tokio::select! {
             biased;
             () = revoked(keeper, &mut changes, &admitted) => Err(FetchError::Revoked(host.clone())),
-            ended = in_time(limits.total, work, || FetchError::timeout(host, "answer")) => ended,
+            ended = in_time(limits.total, work, || timeout_of(host, Late::Answer)) => ended,
         };
         match &ended {
             Ok(_) => note.outcome = ConnectionOutcome::Closed,
@@ -119,10 +121,8 @@ impl<'a> Hop<'a> {
     }
 }
 
-impl FetchError {
-    fn timeout(host: &palyra_types::host::HostName, what: &'static str) -> Self {
-        Self::Timeout { host: host.clone(), what }
-    }
+fn timeout_of(host: &HostName, late: Late) -> FetchError {
+    FetchError::Timeout { host: host.clone(), late }
 }
 
 async fn in_time<T>(

@@ -1,7 +1,8 @@
 //! Where a redirect leads, and what goes there.
 //!
-//! Guarantees: what is meant for one origin is not sent to another; a body is sent again only where the status says that it has to be;
-//! nothing leads from an encrypted connection to one in the open. Does not: ask whether the next host may be reached. That comes first there.
+//! Guarantees: what is meant for one origin is not sent to another; a body is sent again only where the status says
+//! that it has to be; nothing leads from an encrypted connection to one in the open. Does not: ask whether the next
+//! host may be reached. That comes first there.
 
 use hyper::{
     body::Bytes,
@@ -25,7 +26,8 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The request that a response redirects to; none if it does not, or cannot without sending a body again that it must not.
+    /// The request that a response redirects to; none if it does not, or cannot without sending a body again that it
+    /// must not.
     ///
     /// `bound` are the headers that only the origin they were given for gets.
     pub(super) fn next(&self, status: u16, headers: &HeaderMap, bound: &[String]) -> Result<Option<Self>, FetchError> {

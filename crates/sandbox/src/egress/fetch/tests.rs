@@ -420,7 +420,7 @@ fn every_kind_of_error_has_advice() {
         FetchError::Tls { host: host(), cause: String::new() },
         FetchError::TooManyRedirects(5),
         FetchError::Downgrade { from: url(), to: url() },
-        FetchError::Timeout { host: host(), what: "answer" },
+        FetchError::Timeout { host: host(), late: Late::Answer },
         FetchError::HeadersTooLarge { host: host(), limit: 1 },
         FetchError::Protocol { host: host(), what: "lied" },
     ];

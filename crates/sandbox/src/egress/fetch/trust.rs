@@ -1,7 +1,8 @@
 //! Who is trusted to say which server is which.
 //!
-//! Guarantees: the machine's own authorities, as its certificate bundle or `SSL_CERT_FILE` has them, and those that were added; nobody else.
-//! They are read when they are first needed. No session is resumed, so no server can tell by one that two calls come from the same daemon.
+//! Guarantees: the machine's own authorities, as its certificate bundle or `SSL_CERT_FILE` has them, and those that
+//! were added; nobody else. They are read when they are first needed. No session is resumed, so no server can tell by
+//! one that two calls come from the same daemon.
 
 use std::sync::Arc;
 

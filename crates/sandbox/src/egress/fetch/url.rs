@@ -1,9 +1,10 @@
 //! What can be fetched, with one spelling.
 //!
-//! Guarantees: `http` or `https`, a host that all programs read alike, a port from 1 to 65535, no user information; a path without `.` and
-//! `..`, in which everything that has no place in a URL is percent-encoded. What is shown is what is sent. The fragment is dropped, because
-//! no server ever sees one.
-//! Refuses: backslashes, control characters, blanks around it, a `%` without two digits. Does not: look into percent-encoding.
+//! Guarantees: `http` or `https`, a host that all programs read alike, a port from 1 to 65535, no user information; a
+//! path without `.` and `..`, in which everything that has no place in a URL is percent-encoded. What is shown is what
+//! is sent. The fragment is dropped, because no server ever sees one.
+//! Refuses: backslashes, control characters, blanks around it, a `%` without two digits. Does not: look into
+//! percent-encoding.
 
 use std::{
     fmt::{self, Write},
