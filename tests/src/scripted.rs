@@ -32,7 +32,7 @@ use tokio_rustls::{
 /// What is answered to a request.
 pub enum Reply {
     /// This, and then it hangs up.
-    Whole(String),
+    Whole(Vec<u8>),
     /// This, and then the letter x until somebody hangs up.
     Endless(String),
     /// This, and then nothing until somebody hangs up.
@@ -55,7 +55,14 @@ impl Reply {
     /// A response with these headers.
     #[must_use]
     pub fn with(status: &str, headers: &str, body: &str) -> Self {
-        Self::Whole(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()))
+        Self::bytes(status, headers, body.as_bytes())
+    }
+
+    /// The same, with a body that need not be text.
+    #[must_use]
+    pub fn bytes(status: &str, headers: &str, body: &[u8]) -> Self {
+        let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len());
+        Self::Whole([head.as_bytes(), body].concat())
     }
 }
 
@@ -154,8 +161,8 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: &Script,
     let Some(request) = read_request(&mut stream).await else { return };
     seen.requests.lock().unwrap().push(request.clone());
     match script(&request) {
-        Reply::Whole(text) => {
-            let _ = stream.write_all(text.as_bytes()).await;
+        Reply::Whole(bytes) => {
+            let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
         }
         Reply::Endless(begin) => {

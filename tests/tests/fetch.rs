@@ -374,6 +374,28 @@ async fn bytes_that_are_no_text_come_as_base64_and_are_not_decoded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_largest_answer_is_kept_and_a_token_in_it_is_not() {
+    let token = format!("ghp_{}", "a1".repeat(18));
+    let secret = [b"\xff ".as_slice(), token.as_bytes()].concat();
+    let server = Scripted::plain(move |request| match request.starts_with("GET /large ") {
+        true => Reply::bytes("200 OK", "", &vec![0xff; 9 << 20]),
+        false => Reply::bytes("200 OK", "", &secret),
+    })
+    .await;
+    let world = World::new(Some(ALLOW_ALL), &[("a.lab.test", server.port)], "").await;
+    let fetched = world.run(json!({ "url": plain(server.port, "/") })).await;
+    let records = world.lab.records().await;
+    let kept = records.iter().rfind(|one| one.record.subject().call == Some(fetched.call)).unwrap();
+    let kept: Value = serde_json::from_str(kept.body.as_ref().unwrap()).unwrap();
+    // In base 64: what came, and the same with `[masked github token]`.
+    assert_eq!(fetched.value()["base64"], "/yBnaHBfYTFhMWExYTFhMWExYTFhMWExYTFhMWExYTFhMWExYTFhMWEx");
+    assert_eq!(kept.pointer("/output/value/base64").unwrap(), "/yBbbWFza2VkIGdpdGh1YiB0b2tlbl0=");
+    let large = world.run(json!({ "url": plain(server.port, "/large"), "max_bytes": 8 << 20 })).await;
+    assert_eq!((&large.value()["bytes"], &large.value()["truncated"]), (&json!(8 << 20), &json!(true)));
+    assert_eq!(large.done.receipt.attestation.ending, Ending::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_in_one_way_is_refused_before_anybody_is_asked() {
     let world = World::new(None, &[], "").await;
     let url = |url: &str| json!({ "url": url });

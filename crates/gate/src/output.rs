@@ -122,15 +122,19 @@ impl Serialize for Kept<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let hidden = match self.0 {
             Output::Process { stdout, stderr, .. } => !(stdout.is_text() && stderr.is_text()),
-            Output::Value { value } => value.get("encoding").is_some_and(|encoding| encoding == BASE64),
+            Output::Value { value } => {
+                value.get(BASE64).is_some() || value.get("encoding").is_some_and(|encoding| encoding == BASE64)
+            }
             Output::Nothing => false,
         };
         if !hidden {
             return self.0.serialize(serializer);
         }
         let mut told = serde_json::to_value(self.0).map_err(serde::ser::Error::custom)?;
-        for (place, data) in [("stdout", "data"), ("stderr", "data"), ("value", "content")] {
-            let Some(part) = told.get_mut(place).filter(|part| part["encoding"] == BASE64) else { continue };
+        for (place, data) in [("stdout", "data"), ("stderr", "data"), ("value", "content"), ("value", BASE64)] {
+            let is_hidden = |part: &Value| data == BASE64 || part["encoding"] == BASE64;
+            let part = told.get_mut(place).filter(|part| part.get(data).is_some() && is_hidden(part));
+            let Some(part) = part else { continue };
             let bytes = part[data].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
             part[data] = bytes.map(|bytes| BASE64_STANDARD.encode(masked_bytes(&bytes))).into();
         }
