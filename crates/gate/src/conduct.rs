@@ -282,7 +282,8 @@ impl Inner {
             decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
         };
         let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
-        let is_enough = |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. }));
+        let is_enough =
+            |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. }));
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
             Ok::<_, Refusal>(glanced.filter(|(_, decision)| is_enough(decision)))

@@ -223,7 +223,8 @@ pub(crate) fn candidates(
         let process = process_plan(work, root, *candidate, machine);
         let refused = match look {
             Look::Whole => {
-                machine.runner.check(&process, work.opened.0.as_ref()).err().or_else(|| unlisted(&process.egress, machine))
+                let checked = machine.runner.check(&process, work.opened.0.as_ref());
+                checked.err().or_else(|| unlisted(&process.egress, machine))
             }
             Look::Glance => None,
         };
