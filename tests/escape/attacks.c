@@ -166,6 +166,7 @@ static const struct {
     {"send-from-pair", send_from_pair},
     {"reach", reach},
     {"reach6", reach6},
+    {"ask-proxy", ask_proxy},
     {"add-interface", add_interface},
 };
 

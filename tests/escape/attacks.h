@@ -94,4 +94,5 @@ int connect_unix(char **a);
 int send_from_pair(char **a);
 int reach(char **a);
 int reach6(char **a);
+int ask_proxy(char **a);
 int add_interface(char **a);

@@ -83,6 +83,45 @@ int reach(char **a) {
     return why ? refused() : succeeded("a way there");
 }
 
+/* Asks the proxy of the enclosure for a way somewhere, by the method CONNECT or by SOCKS with a name. */
+int ask_proxy(char **a) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(3128)};
+    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    long made = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    if (made < 0 || syscall(SYS_connect, made, &to, (long)sizeof to) < 0)
+        return refused();
+    struct timeval patience = {.tv_sec = 12};
+    setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    char said_to_it[1024], heard[256] = {0};
+    if (a[1] && !strcmp(a[1], "socks")) {
+        int name = (int)strlen(a[0]);
+        unsigned char hello[] = {5, 1, 0}, ask[] = {5, 1, 0, 3, (unsigned char)name};
+        memcpy(said_to_it, hello, 3);
+        memcpy(said_to_it + 3, ask, 5);
+        memcpy(said_to_it + 8, a[0], name);
+        said_to_it[8 + name] = 443 >> 8, said_to_it[9 + name] = (char)443;
+        int length = 10 + name;
+        if (write(made, said_to_it, length) != length)
+            return refused();
+        unsigned char answer[4];
+        size_t have = 0;
+        while (have < sizeof answer) {
+            ssize_t read_now = read(made, answer + have, sizeof answer - have);
+            if (read_now <= 0)
+                return refused_how("nothing was said");
+            have += read_now;
+        }
+        return answer[3] == 0 ? succeeded("a way there") : refused_how("by SOCKS");
+    }
+    int length = snprintf(said_to_it, sizeof said_to_it, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", a[0]);
+    if (write(made, said_to_it, length) != length)
+        return refused();
+    if (read(made, heard, sizeof heard - 1) <= 0)
+        return refused_how("nothing was said");
+    heard[12] = 0;
+    return strncmp(heard, "HTTP/1.1 2", 10) ? refused_how(heard + 9) : succeeded("a way there");
+}
+
 int reach6(char **a) {
     struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(atoi(a[1]))};
     inet_pton(AF_INET6, a[0], &to.sin6_addr);

@@ -202,7 +202,8 @@ mod tests {
         let (system, binding) = (SystemTree(Vec::new()), Binding::ByDescriptor);
         let args = arguments(&example("/var/tmp/project"), &system, &binding, 5);
         let links: Vec<&[String]> = args.windows(3).filter(|words| words[0] == "--symlink").collect();
-        let leads_to = |path: &str| links.iter().find(|words| path.starts_with(&words[2])).map(|words| words[1].as_str());
+        let leads_to =
+            |path: &str| links.iter().find(|words| path.starts_with(&words[2])).map(|words| words[1].as_str());
         assert_eq!(leads_to("/var/tmp/project"), Some("../tmp"));
     }
 }
