@@ -257,5 +257,7 @@ async fn private_addresses_and_the_daemon_itself_are_out_of_reach() {
         .propose(&command(["curl", "-sS", "--noproxy", "*", &format!("http://127.0.0.1:{own}/healthz")]), None)
         .await
         .unwrap();
-    assert_eq!(Ran::of(call).code, Some(7));
+    // The port is answered inside, where no name stands behind the address.
+    let ran = Ran::of(call);
+    assert!(matches!(ran.code, Some(7 | 56)) && ran.stdout.is_empty(), "{ran:?}");
 }

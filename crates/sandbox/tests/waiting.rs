@@ -6,6 +6,7 @@
 mod lab;
 
 use std::{
+    cell::RefCell,
     fs,
     time::{Duration, Instant},
 };
@@ -29,6 +30,8 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
         }
         if round % 20 == 0 {
             let prepared = lab.runner.prepare(&once, RunInput::default()).await.unwrap();
+            // One that was just started has not forked yet.
+            until(|| children(own()).filter(|stat| !is_dead(stat)).all(|stat| children(pid(&stat)).count() == 1)).await;
             kill_all().await;
             // It was not told to go yet, so another may be.
             assert_eq!(prepared.start().await.unwrap().outcome().await.ended, Ended::Exited(0));
@@ -45,10 +48,11 @@ async fn a_waiting_init_may_be_killed_and_nothing_stays_behind() {
 }
 
 async fn kill_all() {
-    let tools: Vec<Pid> = inits().into_iter().flat_map(|init| children(init).map(|stat| pid(&stat))).collect();
+    let tools: RefCell<Vec<Pid>> = RefCell::default();
     until(|| {
         // More than once, as another may just be starting.
         for init in inits() {
+            tools.borrow_mut().extend(children(init).map(|stat| pid(&stat)));
             let _ = rustix::process::kill_process(init, Signal::KILL);
         }
         children(own()).all(|stat| is_dead(&stat))
@@ -56,6 +60,7 @@ async fn kill_all() {
     .await;
     // Those die with their inits, if a moment later. Whoever tells one of them to go meanwhile cannot know whether it went.
     let stat = |tool: &Pid| fs::read_to_string(format!("/proc/{tool}/stat"));
+    let tools = tools.into_inner();
     until(|| tools.iter().all(|tool| stat(tool).is_ok_and(|stat| is_dead(&stat)) || stat(tool).is_err())).await;
 }
 
