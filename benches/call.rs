@@ -16,16 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_benches::{judge, median, time};
-use palyra_gate::{Gate, ToolProposal};
-use palyra_journal::{Body, JournalStore, NewRecord, RecordKind, Subject, Transaction, state::Waiting};
-use palyra_tests::{Opened, Setup};
-use palyra_types::{
-    Channel, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
-    entropy::SystemEntropy,
-    id::{CallId, RunId, SessionId},
-    json::Limits,
+use palyra_benches::{
+    judge, median, millis,
+    place::{Place, PlacePlan, directory},
+    time,
 };
+use palyra_journal::{Body, JournalStore, NewRecord, RecordKind, Subject, Transaction};
+use palyra_types::{Timestamp, entropy::SystemEntropy};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
@@ -35,8 +32,8 @@ const LONG: usize = 1_000_000;
 fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let home = tempfile::Builder::new().prefix("palyra-bench").tempdir_in(home()).expect("a directory");
-    let mut short = runtime.block_on(Place::open(home.path(), "short"));
+    let home = directory();
+    let mut short = runtime.block_on(open(&home.path().join("short")));
     let mut log = File::create(home.path().join("log")).expect("a file");
 
     // On a thread of the runtime, where a daemon has its handlers.
@@ -48,10 +45,10 @@ fn main() {
                 spawn.push(time(spawn_with_limits));
                 sync.push(time(|| two_syncs(&mut log)));
                 let begun = Instant::now();
-                ran.push(short.call("process.run", json!({ "command": ["true"] })).await);
+                ran.push(call(&short, "process.run", json!({ "command": ["true"] })).await);
                 whole.push(begun.elapsed());
                 let begun = Instant::now();
-                short.call("daemon.status", json!({})).await;
+                call(&short, "daemon.status", json!({})).await;
                 read.push(begun.elapsed());
             }
             (parts, short)
@@ -71,12 +68,12 @@ fn main() {
     println!("  of that: decide, journal twice, attest       {:>8.2} ms", millis(whole.saturating_sub(ran)));
     println!("a tool that only tells, through the gate       {:>8.2} ms", millis(read));
 
-    let mut long = runtime.block_on(Place::open(home.path(), "long"));
-    runtime.block_on(long.fill(LONG));
+    let long = runtime.block_on(open(&home.path().join("long")));
+    runtime.block_on(fill(&long, LONG));
     let (mut in_short, mut in_long) = (Vec::new(), Vec::new());
     for _ in 0..1_500 {
-        in_short.push(time(|| runtime.block_on(short.call("daemon.status", json!({})))));
-        in_long.push(time(|| runtime.block_on(long.call("daemon.status", json!({})))));
+        in_short.push(time(|| runtime.block_on(call(&short, "daemon.status", json!({})))));
+        in_long.push(time(|| runtime.block_on(call(&long, "daemon.status", json!({})))));
     }
     let (in_short, in_long) = (median(in_short), median(in_long));
     let growth = in_long.as_secs_f64() / in_short.as_secs_f64();
@@ -114,86 +111,30 @@ fn two_syncs(log: &mut File) {
     }
 }
 
-/// A gate with everything allowed.
-struct Place {
-    gate: Gate,
-    opened: Opened,
-    session: SessionId,
-    run: RunId,
-    count: u64,
+/// A place in which programs run in tier B.
+async fn open(directory: &Path) -> Place {
+    let config = "[sandbox]\nplans = [{ tier = \"b\", egress = \"preflight\" }]";
+    Place::open(PlacePlan { directory, journal: None, config, net: None }).await
 }
 
-impl Place {
-    async fn open(home: &Path, name: &str) -> Self {
-        let (state, workspace) = (home.join(name).join("state"), home.join(name).join("workspace"));
-        std::fs::create_dir_all(&state).expect("a directory");
-        std::fs::create_dir_all(&workspace).expect("a directory");
-        let setup = Setup {
-            journal: &state.join("journal"),
-            state: &state,
-            workspace: &workspace,
-            config: "[budget]\ncalls = 1000000\n[sandbox]\nplans = [{ tier = \"b\", egress = \"preflight\" }]",
-            policies: Some("@id(\"all\") permit (principal, action, resource);"),
-            pin: None,
-            clock: None,
-            faults: None,
+/// Makes a call and returns how long it ran.
+async fn call(place: &Place, tool: &str, args: Value) -> Duration {
+    Duration::from_micros(place.call(tool, args).await.receipt.attestation.times.ran_us)
+}
+
+async fn fill(place: &Place, count: usize) {
+    let begun = Instant::now();
+    for _ in 0..count / 1_000 {
+        let record = |_| NewRecord {
+            kind: RecordKind::ToolStarted,
+            subject: Subject::default(),
+            time: Timestamp::from_unix_millis(1),
+            body: Body::new("{}".to_owned(), &SystemEntropy).expect("a body"),
         };
-        let opened = setup.open().await;
-        let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);
-        let run = opened.gate.open_run(session, &agent(), None).await.expect("a run");
-        Self { gate: opened.gate.clone(), opened, session, run, count: 0 }
+        let records = (0..1_000).map(record).collect();
+        place.opened.journal.commit(Transaction { records, changes: Vec::new() }).await.expect("it commits");
     }
-
-    /// Makes a call and returns how long it ran.
-    async fn call(&mut self, tool: &str, args: Value) -> Duration {
-        self.count += 1;
-        let proposal = ToolProposal {
-            call: CallId::from_parts(Timestamp::from_unix_millis(1_770_000_000_000), self.count.into()),
-            run: self.run,
-            session: self.session,
-            principal: agent(),
-            on_behalf_of: None,
-            channel: Some(Channel::parse("cli").expect("a channel")),
-            device: None,
-            token: None,
-            workspace: Some(WorkspaceName::parse("lab").expect("a workspace")),
-            tool: ToolName::parse(tool).expect("a tool"),
-            args: JsonObject::try_from_value(args, Limits::default()).expect("arguments"),
-            waiting: Waiting::Attached,
-            key: None,
-            within: None,
-        };
-        let done = self.gate.run(proposal).await.expect("it runs");
-        Duration::from_micros(done.receipt.attestation.times.ran_us)
-    }
-
-    async fn fill(&self, count: usize) {
-        let begun = Instant::now();
-        for _ in 0..count / 1_000 {
-            let record = |_| NewRecord {
-                kind: RecordKind::ToolStarted,
-                subject: Subject::default(),
-                time: Timestamp::from_unix_millis(1),
-                body: Body::new("{}".to_owned(), &SystemEntropy).expect("a body"),
-            };
-            let records = (0..1_000).map(record).collect();
-            self.opened.journal.commit(Transaction { records, changes: Vec::new() }).await.expect("it commits");
-        }
-        println!("filled with {count} records in {:.1} s", begun.elapsed().as_secs_f64());
-        // So many are more than one segment holds. What is measured is the long journal, not the sealing of a segment beside it.
-        self.opened.journal.maintain(Timestamp::from_unix_millis(1)).await.expect("it is tidied up");
-    }
-}
-
-fn agent() -> Principal {
-    Principal::parse("agent:claude").expect("a principal")
-}
-
-/// What hides a state directory grows with its neighbours, and temporary directories have many; a home has few.
-fn home() -> std::path::PathBuf {
-    std::env::var_os("HOME").map_or_else(std::env::temp_dir, Into::into)
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+    println!("filled with {count} records in {:.1} s", begun.elapsed().as_secs_f64());
+    // So many are more than one segment holds. What is measured is the long journal, not the sealing of a segment beside it.
+    place.opened.journal.maintain(Timestamp::from_unix_millis(1)).await.expect("it is tidied up");
 }

@@ -17,15 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_benches::{judge, median, time};
-use palyra_gate::{Gate, ToolProposal};
-use palyra_journal::state::Waiting;
-use palyra_tests::Setup;
-use palyra_types::{
-    Channel, JsonObject, Principal, Timestamp, ToolName, WorkspaceName,
-    id::{CallId, RunId, SessionId},
-    json::Limits,
+use palyra_benches::{
+    judge, median, millis,
+    place::{Place, PlacePlan, directory},
+    time,
 };
+use palyra_gate::ToolProposal;
 use serde_json::json;
 
 const ROUNDS: usize = 150;
@@ -35,24 +32,27 @@ fn main() {
     let before = Leftovers::now();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let disk = tempfile::Builder::new().prefix("palyra-bench").tempdir_in(home()).expect("a directory");
+    let disk = directory();
     let memory = tempfile::Builder::new().prefix("palyra-bench").tempdir_in("/dev/shm").expect("a directory");
     let bare = BareBubblewrap::new(disk.path());
-    let cold = runtime.block_on(Place::open(memory.path(), disk.path(), "cold", "each = 0"));
-    let warm = runtime.block_on(Place::open(memory.path(), disk.path(), "warm", "each = 2"));
-    let durable = runtime.block_on(Place::open(disk.path(), disk.path(), "durable", "each = 2"));
+    let place = |name: &str, journal: Option<PathBuf>, warm: &str| {
+        runtime.block_on(open(&disk.path().join(name), journal.as_deref(), warm))
+    };
+    let cold = place("cold", Some(memory.path().join("cold")), "each = 0");
+    let warm = place("warm", Some(memory.path().join("warm")), "each = 2");
+    let durable = place("durable", None, "each = 2");
 
     let mut parts: [Vec<Duration>; 5] = Default::default();
     for _ in 0..ROUNDS {
         let [spawn, bubblewrap, colds, warms, durables] = &mut parts;
         spawn.push(time(|| Command::new("/usr/bin/true").env_clear().status().expect("it runs")));
         bubblewrap.push(time(|| bare.run()));
-        colds.push(runtime.block_on(cold.timed()));
+        colds.push(runtime.block_on(timed(&cold)));
         // As in life, some time passes until the next call, in which the next enclosure is made.
         std::thread::sleep(Duration::from_millis(30));
-        warms.push(runtime.block_on(warm.timed()));
+        warms.push(runtime.block_on(timed(&warm)));
         std::thread::sleep(Duration::from_millis(30));
-        durables.push(runtime.block_on(durable.timed()));
+        durables.push(runtime.block_on(timed(&durable)));
         std::thread::sleep(Duration::from_millis(30));
     }
     let [spawn, bubblewrap, colds, warms, durables] = parts.map(median);
@@ -71,7 +71,7 @@ fn main() {
     let done = runtime.block_on(async {
         let calls: Vec<_> = (0..AT_ONCE)
             .map(|_| {
-                let (gate, proposal) = (warm.gate.clone(), warm.proposal());
+                let (gate, proposal) = (warm.opened.gate.clone(), nothing(&warm));
                 tokio::spawn(async move { gate.run(proposal).await })
             })
             .collect();
@@ -136,12 +136,12 @@ impl BareBubblewrap {
             add(&["--dev-bind", device, device]);
         }
         add(&["--size", "1073741824", "--tmpfs", "/dev/shm", "--size", "1073741824", "--tmpfs", "/tmp"]);
-        // Where an ordinary user can reach them.
-        let (etc, workspace) = (reachable(&etc), reachable(&workspace));
-        add(&["--ro-bind", &etc, "/etc", "--bind", &workspace, "/workspace", "--remount-ro", "/"]);
         if Path::new("/opt").is_dir() {
             add(&["--ro-bind", "/opt", "/opt"]);
         }
+        // Where an ordinary user can reach them.
+        let (etc, workspace) = (reachable(&etc), reachable(&workspace));
+        add(&["--ro-bind", &etc, "/etc", "--bind", &workspace, "/workspace", "--remount-ro", "/"]);
         add(&["--as-pid-1", "--", "/usr/bin/true"]);
         Self { args }
     }
@@ -168,70 +168,29 @@ fn reachable(directory: &Path) -> String {
     open.to_string_lossy().into_owned()
 }
 
-/// A gate with everything allowed.
-struct Place {
-    gate: Gate,
-    session: SessionId,
-    run: RunId,
-    count: std::sync::atomic::AtomicU64,
+/// A place in which programs run in tier C.
+async fn open(directory: &Path, journal: Option<&Path>, warm: &str) -> Place {
+    let config = format!(
+        "[calls]\nmost_running = 64\nmost_running_of_one = 64\n[sandbox]\nplans = [{{ tier = \"c\", egress = \"strict\" }}]\n[sandbox.warm]\n{warm}"
+    );
+    Place::open(PlacePlan { directory, journal, config: &config, net: None }).await
 }
 
-impl Place {
-    async fn open(journal: &Path, directory: &Path, name: &str, warm: &str) -> Self {
-        let (state, workspace) = (directory.join(name).join("state"), directory.join(name).join("workspace"));
-        fs::create_dir_all(&state).expect("a directory");
-        fs::create_dir_all(&workspace).expect("a directory");
-        let config = format!(
-            "[budget]\ncalls = 1000000\n[calls]\nmost_running = 64\nmost_running_of_one = 64\n[sandbox]\nplans = [{{ tier = \"c\", egress = \"strict\" }}]\n[sandbox.warm]\n{warm}"
-        );
-        let setup = Setup {
-            journal: &journal.join(format!("{name}-journal")),
-            state: &state,
-            workspace: &workspace,
-            config: &config,
-            policies: Some("@id(\"all\") permit (principal, action, resource);"),
-            pin: None,
-            clock: None,
-            faults: None,
-        };
-        let opened = setup.open().await;
-        let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);
-        let run = opened.gate.open_run(session, &agent(), None).await.expect("a run");
-        Self { gate: opened.gate, session, run, count: std::sync::atomic::AtomicU64::new(0) }
-    }
+fn nothing(place: &Place) -> ToolProposal {
+    place.proposal("process.run", json!({ "command": ["true"] }))
+}
 
-    fn proposal(&self) -> ToolProposal {
-        let count = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        ToolProposal {
-            call: CallId::from_parts(Timestamp::from_unix_millis(1_770_000_000_000), count.into()),
-            run: self.run,
-            session: self.session,
-            principal: agent(),
-            on_behalf_of: None,
-            channel: Some(Channel::parse("cli").expect("a channel")),
-            device: None,
-            token: None,
-            workspace: Some(WorkspaceName::parse("lab").expect("a workspace")),
-            tool: ToolName::parse("process.run").expect("a tool"),
-            args: JsonObject::try_from_value(json!({ "command": ["true"] }), Limits::default()).expect("arguments"),
-            waiting: Waiting::Attached,
-            key: None,
-            within: None,
-        }
-    }
-
-    async fn timed(&self) -> Duration {
-        let (gate, proposal) = (self.gate.clone(), self.proposal());
-        // On a thread of the runtime, where a daemon has its handlers.
-        let timed = tokio::spawn(async move {
-            let begun = Instant::now();
-            let done = gate.run(proposal).await.expect("it runs");
-            let took = begun.elapsed();
-            assert_eq!(done.receipt.attestation.executor, "sandbox_tier_c_linux_bubblewrap");
-            took
-        });
-        timed.await.expect("it measures")
-    }
+async fn timed(place: &Place) -> Duration {
+    let (gate, proposal) = (place.opened.gate.clone(), nothing(place));
+    // On a thread of the runtime, where a daemon has its handlers.
+    let timed = tokio::spawn(async move {
+        let begun = Instant::now();
+        let done = gate.run(proposal).await.expect("it runs");
+        let took = begun.elapsed();
+        assert_eq!(done.receipt.attestation.executor, "sandbox_tier_c_linux_bubblewrap");
+        took
+    });
+    timed.await.expect("it measures")
 }
 
 /// What calls could leave behind.
@@ -293,16 +252,4 @@ fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
-}
-
-fn agent() -> Principal {
-    Principal::parse("agent:claude").expect("a principal")
-}
-
-fn home() -> PathBuf {
-    std::env::var_os("HOME").map_or_else(std::env::temp_dir, Into::into)
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }

@@ -1,5 +1,9 @@
 //! Measurements. Each figure is a ratio against a floor or a peer, taken in one run, because machines differ and are noisy.
 
+#![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a measurement that cannot be set up ends")]
+
+pub mod place;
+
 use std::time::{Duration, Instant};
 
 /// The middle of some durations.
@@ -14,6 +18,12 @@ pub fn time<T>(work: impl FnOnce() -> T) -> Duration {
     let begun = Instant::now();
     let _ = work();
     begun.elapsed()
+}
+
+/// A duration in milliseconds.
+#[must_use]
+pub const fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
 }
 
 /// Says whether each target is met, and ends the program with an error if one is not.
