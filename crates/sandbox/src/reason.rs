@@ -2,6 +2,7 @@
 //!
 //! Guarantees: each reason is something that the kernel or the daemon did and counted. Nothing is guessed from what the program wrote.
 
+use palyra_types::visible::visible;
 use serde::Serialize;
 
 use crate::{
@@ -49,6 +50,11 @@ pub enum Reason {
         /// How large that is, in bytes.
         limit: u64,
     },
+    /// The program was given paths that its enclosure does not hold.
+    OutsidePaths {
+        /// These, as it was given them.
+        paths: Vec<String>,
+    },
     /// A connection was not let through.
     Egress {
         /// What the program named.
@@ -89,6 +95,10 @@ impl std::fmt::Display for Reason {
             Self::Egress { named, port, refusal } => {
                 write!(f, "it could not connect to `{named}` port {port}: {refusal}")
             }
+            Self::OutsidePaths { paths } => {
+                let shown: Vec<String> = paths.iter().map(|path| format!("`{}`", visible(path))).collect();
+                write!(f, "it was given {}, which its enclosure does not hold", shown.join(", "))
+            }
             Self::FileSize { limit } => write!(f, "it wrote a file of more than {limit} bytes"),
         }
     }
@@ -104,6 +114,9 @@ impl Reason {
             Self::Memory { .. } => "raise `memory` under [sandbox.limits] if it needs more",
             Self::Processes { .. } => "raise `processes` under [sandbox.limits] if it needs more",
             Self::ProcessorTime { .. } => "raise `cpu_seconds` under [sandbox.limits] if it needs more",
+            Self::OutsidePaths { .. } => {
+                "use files of the workspace, or add their directory to `read_only` under [sandbox]"
+            }
             Self::Egress { refusal, .. } => refusal.advice(),
             Self::FileSize { .. } => "raise `file_size` under [sandbox.limits] if it needs more",
         }
@@ -111,8 +124,11 @@ impl Reason {
 }
 
 /// What is known about a tree that ended.
-pub fn known(ended: Ended, denied: &Denied, exceeded: Exceeded, limits: &Limits) -> Vec<Reason> {
+pub fn known(ended: Ended, denied: &Denied, exceeded: Exceeded, limits: &Limits, outside: Vec<String>) -> Vec<Reason> {
     let mut reasons = Vec::new();
+    if ended != Ended::Exited(0) && !outside.is_empty() {
+        reasons.push(Reason::OutsidePaths { paths: outside });
+    }
     if denied.count > 0 {
         reasons.push(Reason::SystemCalls { calls: denied.calls().map(filter::name_of).collect(), times: denied.count });
     }

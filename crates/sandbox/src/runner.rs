@@ -241,9 +241,18 @@ impl SandboxProcessRunner {
             streams: [stdout, stderr],
             output,
             limits: plan.limits,
+            outside: self.outside(plan),
             wall: shorter.unwrap_or(wall),
             out_of_time: if shorter.is_some() { Ended::Deadline } else { Ended::WallClock },
         })
+    }
+
+    /// The paths that a plan gives to its program and that its enclosure does not hold.
+    fn outside(&self, plan: &ProcessPlan) -> Vec<String> {
+        match (&plan.containment, &self.tier_c) {
+            (Containment::Enclosure(enclosure), Ok(tier_c)) => tier_c.outside(plan, enclosure),
+            _ => Vec::new(),
+        }
     }
 
     /// Where the process for a plan comes from.
@@ -330,6 +339,8 @@ pub struct Prepared {
     streams: [Stream; 2],
     output: mpsc::Receiver<OutputChunk>,
     limits: Limits,
+    /// The paths that the program is given and that its enclosure does not hold.
+    outside: Vec<String>,
     wall: Duration,
     out_of_time: Ended,
 }
@@ -370,8 +381,8 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { source, mut launched, egress, declared, order, given, streams, output, limits, wall, out_of_time } =
-            self;
+        let Self { source, mut launched, egress, declared, order, given, streams, output, .. } = self;
+        let Self { limits, outside, wall, out_of_time, .. } = self;
         let (stop, stopped) = watch::channel(None);
         let mut server = launched.serve(egress.as_ref())?;
         // From here on every step is one that the program waits for.
@@ -385,7 +396,7 @@ impl Prepared {
         let [stdout, stderr] = streams;
         let Given { ends, walls, .. } = given;
         let observer = declared.map(|(hosts, net)| Observer::start(init.id(), hosts, net));
-        let around = Walls { enclosed, limits, server, observer };
+        let around = Walls { enclosed, limits, outside, server, observer };
         let supervision =
             Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time, walls: around };
         let begun = supervision.begin(orders, unsent).await;

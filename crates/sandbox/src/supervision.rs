@@ -51,6 +51,8 @@ pub struct Walls {
     pub enclosed: Option<Enclosed>,
     /// The limits of the plan.
     pub limits: Limits,
+    /// The paths that it was given and that its enclosure does not hold.
+    pub outside: Vec<String>,
     /// What serves its network.
     pub server: Option<EgressServer>,
     /// What looks at its connections, where nothing holds them.
@@ -167,7 +169,7 @@ impl Begun {
             Some(observer) => observer.finish().await,
             None => BTreeSet::new(),
         };
-        let mut reasons = reason::known(ended, &denied, exceeded, &self.walls.limits);
+        let mut reasons = reason::known(ended, &denied, exceeded, &self.walls.limits, self.walls.outside);
         reasons.extend(egress.iter().flat_map(|summary| summary.refusals.iter().cloned().map(Reason::from)));
         drop(cgroup);
         let (stdout, stderr) = (self.stdout.finish(&mut buffer), self.stderr.finish(&mut buffer));

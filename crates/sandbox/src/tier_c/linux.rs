@@ -125,6 +125,11 @@ impl LinuxBubblewrap {
         &self.cgroups
     }
 
+    /// The system's own programs.
+    pub(super) const fn system(&self) -> &SystemTree {
+        &self.system
+    }
+
     /// Whether a path is among the system's own programs, which every enclosure holds.
     #[must_use]
     pub fn holds(&self, path: &AbsolutePath) -> bool {

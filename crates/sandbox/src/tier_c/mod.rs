@@ -19,6 +19,7 @@ mod etc;
 pub mod filter;
 pub mod linux;
 mod macos;
+mod outside;
 pub mod probe;
 pub mod profile;
 pub mod stock;
@@ -141,6 +142,11 @@ impl TierC {
                 Err(Error::about(Kind::OutsideEnclosure, "it lies outside of what tier c mounts:", missing.as_str()))
             }
         }
+    }
+
+    /// The paths that a plan gives to its program and that its enclosure does not hold.
+    pub(crate) fn outside(&self, plan: &ProcessPlan, enclosure: &EnclosurePlan) -> Vec<String> {
+        outside::outside(plan, enclosure, self.backend.system())
     }
 
     /// An enclosure with this order: one that waits, or else a new one.
