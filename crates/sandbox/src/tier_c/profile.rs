@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 
-use super::bubblewrap::SystemTree;
+use super::{bubblewrap::SystemTree, linux::PROXY_PORT};
 use crate::{
     plan::{Containment, Limits, ProcessPlan, UnixSockets},
     protocol::Stamp,
@@ -67,7 +67,10 @@ pub enum NetworkKind {
 
 impl NetworkKind {
     /// One of its own, in which every name is answered at these ports.
-    pub(super) fn own(ports: BTreeSet<u16>) -> Self {
+    ///
+    /// Not at the proxy's: nothing else can be there. Whoever looks for a host at that port finds it by the proxy.
+    pub(super) fn own(mut ports: BTreeSet<u16>) -> Self {
+        ports.remove(&PROXY_PORT);
         #[cfg(weak)]
         if crate::weak::is_off(crate::blueprint::weakness::NETWORK) {
             return Self::Machine;
@@ -132,5 +135,16 @@ pub fn example(workspace: &str) -> Profile {
         unix_sockets: UnixSockets::Refuse,
         network: Own(BTreeSet::from([80, 443])),
         bounds: TreeBounds { memory: 8 << 30, processes: 512, processor_percent: 150 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rule for this port left no enclosure standing.
+    #[test]
+    fn no_host_is_looked_for_at_the_port_of_the_proxy() {
+        assert_eq!(NetworkKind::own(BTreeSet::from([443, PROXY_PORT])), NetworkKind::Own(BTreeSet::from([443])));
     }
 }
