@@ -167,6 +167,9 @@ static const struct {
     {"reach", reach},
     {"reach6", reach6},
     {"ask-proxy", ask_proxy},
+    {"say-to-proxy", say_to_proxy},
+    {"socks-command", socks_command},
+    {"dribble", dribble},
     {"add-interface", add_interface},
 };
 

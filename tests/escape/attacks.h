@@ -95,4 +95,7 @@ int send_from_pair(char **a);
 int reach(char **a);
 int reach6(char **a);
 int ask_proxy(char **a);
+int say_to_proxy(char **a);
+int socks_command(char **a);
+int dribble(char **a);
 int add_interface(char **a);

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::TcpListener,
     os::{
         linux::net::SocketAddrExt,
@@ -43,6 +44,8 @@ pub struct Bench {
     pub outside: PathBuf,
     /// A service of this machine.
     pub service: TcpListener,
+    /// The port of one that a rule lists, which sends everybody on to the other.
+    pub listed: u16,
     /// Sockets of this machine, in the workspace.
     pub stream: UnixListener,
     pub datagrams: UnixDatagram,
@@ -62,6 +65,11 @@ impl Bench {
     /// One for attacks whose defences all hold. Nothing for a user that this machine cannot run it as.
     pub fn new(identity: Identity) -> Option<Self> {
         Self::with(identity, plan())
+    }
+
+    /// One whose daemon lists hosts, which are all on this machine.
+    pub fn with_hosts(identity: Identity, plan: DaemonPlan) -> Option<Self> {
+        Self::with(identity, plan.hosts(NAMES))
     }
 
     /// One whose daemon is like this.
@@ -100,18 +108,27 @@ impl Bench {
         // One that has everything in it: the state directory and what lies outside of the other one.
         let config = lab.home().join("config.toml");
         let more = format!("[[workspace]]\nname = \"above\"\npath = \"{}\"\n", root.display());
-        fs::write(&config, fs::read_to_string(&config).unwrap() + &more).unwrap();
-        let mark = format!("escape-{}-{}", std::process::id(), root.file_name().unwrap().to_string_lossy());
-        let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
         let service = TcpListener::bind("127.0.0.1:0").unwrap();
         service.set_nonblocking(true).unwrap();
+        let listed = send_on(service.local_addr().unwrap().port());
+        let ports = [
+            ("{service}", service.local_addr().unwrap().port()),
+            ("{listed}", listed),
+            ("{local}", lab.local().port()),
+            ("{control}", lab.control().port()),
+        ];
+        let rules = ports.iter().fold(RULES.to_owned(), |rules, (word, port)| rules.replace(word, &port.to_string()));
+        let rules = if lab.has_hosts() { rules } else { String::new() };
+        fs::write(&config, fs::read_to_string(&config).unwrap() + &more + &rules).unwrap();
+        let mark = format!("escape-{}-{}", std::process::id(), root.file_name().unwrap().to_string_lossy());
+        let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
         let owner = fs::metadata(&workspace).unwrap();
         for path in host::walk(&workspace) {
             lchown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
         }
         lab.start();
         let _abstract = UnixListener::bind_addr(&abstract_name).unwrap();
-        Some(Self { lab, identity, mark, outside, service, stream, datagrams, _abstract })
+        Some(Self { lab, identity, mark, outside, service, listed, stream, datagrams, _abstract })
     }
 
     /// The directory that everything of it is in.
@@ -172,6 +189,7 @@ impl Bench {
             ("{outside}", self.outside.display().to_string()),
             ("{workspace}", lab.workspace().display().to_string()),
             ("{service}", port(self.service.local_addr().unwrap())),
+            ("{listed}", self.listed.to_string()),
             ("{local}", port(lab.local())),
             ("{control}", port(lab.control())),
             ("{daemon}", lab.pid().to_string()),
@@ -180,8 +198,9 @@ impl Bench {
         words.iter().fold(arg.to_owned(), |text, (word, value)| text.replace(word, value))
     }
 
-    /// Removes what attacks made in the workspace.
+    /// Removes what attacks made in the workspace, and what they made of what was there.
     pub fn clean(&self) {
+        open_to_all(&self.lab.workspace().join("attacks"), 0o755);
         for entry in fs::read_dir(self.lab.workspace()).unwrap().flatten() {
             if !PLANTED.iter().any(|name| entry.file_name() == *name) {
                 let is_directory = entry.file_type().unwrap().is_dir();
@@ -216,6 +235,12 @@ impl Ran {
             Some(signal) => format!("{} signal {signal}", self.line),
             None => self.line.clone(),
         }
+    }
+
+    /// The reasons that the sandbox gives in the receipt.
+    pub fn reasons(&self) -> Vec<Value> {
+        let receipt = self.call.receipt.as_ref().unwrap();
+        receipt.attestation["reasons"].as_array().cloned().unwrap_or_default()
     }
 
     /// The number in the last line that comes after a word.
@@ -256,6 +281,23 @@ fn attacks() -> &'static Path {
     })
 }
 
+/// A server that answers every request with where else to go, and its port.
+fn send_on(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It ends with the test.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+            let answer = format!(
+                "HTTP/1.1 302 Found\r\nLocation: http://private.lab.test:{to}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            let _ = stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(answer.as_bytes()));
+        }
+    });
+    port
+}
+
 fn open_to_all(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -268,3 +310,53 @@ pub const CANARY: &str = "a canary of the machine\n";
 
 /// What is in the workspace from the beginning.
 const PLANTED: &[&str] = &["attacks", "stream.sock", "datagrams.sock", "way-out", "oldroot", "newroot"];
+
+/// The names of the laboratory. Whatever is no address of this machine is never connected to.
+const NAMES: &str = "\
+listed.lab.test 127.0.0.1
+sni.lab.test 127.0.0.1
+private.lab.test 127.0.0.1
+mapped.lab.test ::ffff:127.0.0.1
+nat64.lab.test 64:ff9b::a9fe:a9fe
+metadata.lab.test 169.254.169.254
+unlisted.lab.test 127.0.0.1
+wild.lab.test 127.0.0.1
+evilwild.lab.test 127.0.0.1
+listed.lab.test.evil.com 127.0.0.1
+";
+
+/// What is listed of them.
+const RULES: &str = "
+[[egress.host]]
+host = \"listed.lab.test\"
+ports = [{service}, {listed}, {local}, {control}, 443, 3128]
+allow_private = true
+tls = \"any\"
+[[egress.host]]
+host = \"sni.lab.test\"
+ports = [{listed}]
+allow_private = true
+[[egress.host]]
+host = \"*.wild.lab.test\"
+ports = [{service}]
+allow_private = true
+tls = \"any\"
+[[egress.host]]
+host = \"private.lab.test\"
+ports = [{service}]
+tls = \"any\"
+[[egress.host]]
+host = \"mapped.lab.test\"
+ports = [{service}]
+tls = \"any\"
+[[egress.host]]
+host = \"nat64.lab.test\"
+ports = [{service}]
+allow_private = true
+tls = \"any\"
+[[egress.host]]
+host = \"metadata.lab.test\"
+ports = [{service}]
+allow_private = true
+tls = \"any\"
+";

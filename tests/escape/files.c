@@ -1,9 +1,11 @@
 /* Paths, links, what `/proc` and `/dev` hold, files that run as their owner, and how much room there is. */
 #include "attacks.h"
 
-/* Opens a file by a path, in a way: `read`, `write`, `create`, `list`. What is opened for writing is not written to. */
+/* Opens a file by a path, in a way: `read`, `write`, `create`, `leave`, `list`. What is opened for writing is not written to, and what is
+ * created is removed again, unless it is to be left. */
 int open_path(char **a) {
-    int how = !strcmp(a[1], "write") ? O_WRONLY : !strcmp(a[1], "create") ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY;
+    int create = !strcmp(a[1], "create"), leave = !strcmp(a[1], "leave");
+    int how = !strcmp(a[1], "write") ? O_WRONLY : create || leave ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY;
     if (!strcmp(a[1], "list"))
         how |= O_DIRECTORY;
     long file = syscall(SYS_openat, AT_FDCWD, a[0], how, 0600);
@@ -12,6 +14,8 @@ int open_path(char **a) {
     char text[64];
     if (how == O_RDONLY && read(file, text, sizeof text) < 0)
         return refused();
+    if (create)
+        unlink(a[0]);
     return succeeded(a[0]);
 }
 

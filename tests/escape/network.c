@@ -83,22 +83,87 @@ int reach(char **a) {
     return why ? refused() : succeeded("a way there");
 }
 
-/* Asks the proxy of the enclosure for a way somewhere, by the method CONNECT or by SOCKS with a name. */
-int ask_proxy(char **a) {
+/* A connection to the proxy of the enclosure, on which nobody waits for ever. */
+static long to_proxy(void) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(3128)};
     inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
     long made = syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
     if (made < 0 || syscall(SYS_connect, made, &to, (long)sizeof to) < 0)
-        return refused();
+        return -1;
     struct timeval patience = {.tv_sec = 12};
     setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    char said_to_it[1024], heard[256] = {0};
+    return made;
+}
+
+/* What stands in an argument, with what cannot: a backslash stands before a zero, an r or an n for bytes that no argument holds. */
+static size_t bytes_of(const char *text, char *into, size_t room) {
+    size_t length = 0;
+    for (; *text && length < room; text++) {
+        char byte = *text;
+        if (byte == '\\' && text[1]) {
+            text++;
+            byte = *text == '0' ? 0 : *text == 'r' ? '\r' : *text == 'n' ? '\n' : *text;
+        }
+        into[length++] = byte;
+    }
+    return length;
+}
+
+/* What the proxy answers to some bytes: whether there is a way, or how it says that there is none. */
+static int answer_of(long proxy, const char *words, size_t length) {
+    char heard[256] = {0};
+    if (write(proxy, words, length) != (ssize_t)length)
+        return refused();
+    if (read(proxy, heard, sizeof heard - 1) <= 0)
+        return refused_how("nothing was said");
+    heard[12] = 0;
+    return strncmp(heard, "HTTP/1.1 2", 10) ? refused_how(heard + 9) : succeeded("a way there");
+}
+
+/* Says whatever it is given to the proxy. */
+int say_to_proxy(char **a) {
+    char words[1024];
+    long proxy = to_proxy();
+    return proxy < 0 ? refused() : answer_of(proxy, words, bytes_of(a[0], words, sizeof words));
+}
+
+/* A command of SOCKS other than the one that is offered: 2 waits for a connection from outside, 3 is for messages. */
+int socks_command(char **a) {
+    unsigned char hello[] = {5, 1, 0}, answer[2], reply[10];
+    unsigned char ask[] = {5, (unsigned char)atoi(a[0]), 0, 1, 127, 0, 0, 1, 0, 80};
+    long proxy = to_proxy();
+    if (proxy < 0 || write(proxy, hello, sizeof hello) < 0 || recv(proxy, answer, sizeof answer, MSG_WAITALL) != sizeof answer ||
+        write(proxy, ask, sizeof ask) < 0 || recv(proxy, reply, sizeof reply, MSG_WAITALL) != sizeof reply)
+        return refused();
+    return reply[1] == 7 ? refused_how("no such command") : reply[1] ? refused_how("otherwise") : succeeded("a way");
+}
+
+/* So many connections to the proxy, on each of which a byte comes now and then, for so many seconds. */
+int dribble(char **a) {
+    int most = atoi(a[0]), made = 0;
+    long proxies[4096];
+    while (made < most && made < 4096 && (proxies[made] = to_proxy()) >= 0)
+        made++;
+    for (int tenths = atoi(a[1]) * 10, at = 0; at < tenths; at++) {
+        for (int one = 0; one < made; one++)
+            send(proxies[one], "C", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        usleep(100000);
+    }
+    printf("DRIBBLED on %d\n", made);
+    return 0;
+}
+
+/* Asks the proxy of the enclosure for a way somewhere, by the method CONNECT or by SOCKS with a name. */
+int ask_proxy(char **a) {
+    long made = to_proxy();
+    if (made < 0)
+        return refused();
+    char said_to_it[1024];
     if (a[1] && !strcmp(a[1], "socks")) {
-        int name = (int)strlen(a[0]);
+        int name = (int)bytes_of(a[0], said_to_it + 8, 255);
         unsigned char hello[] = {5, 1, 0}, ask[] = {5, 1, 0, 3, (unsigned char)name};
         memcpy(said_to_it, hello, 3);
         memcpy(said_to_it + 3, ask, 5);
-        memcpy(said_to_it + 8, a[0], name);
         said_to_it[8 + name] = 443 >> 8, said_to_it[9 + name] = (char)443;
         int length = 10 + name;
         if (write(made, said_to_it, length) != length)
@@ -114,12 +179,7 @@ int ask_proxy(char **a) {
         return answer[3] == 0 ? succeeded("a way there") : refused_how("by SOCKS");
     }
     int length = snprintf(said_to_it, sizeof said_to_it, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", a[0]);
-    if (write(made, said_to_it, length) != length)
-        return refused();
-    if (read(made, heard, sizeof heard - 1) <= 0)
-        return refused_how("nothing was said");
-    heard[12] = 0;
-    return strncmp(heard, "HTTP/1.1 2", 10) ? refused_how(heard + 9) : succeeded("a way there");
+    return answer_of(made, said_to_it, length);
 }
 
 int reach6(char **a) {

@@ -43,6 +43,8 @@ async fn a_defence_that_is_switched_off_is_not_attested() {
         ("user", "own_user"),
         ("close_range", "closed_fds"),
         ("network", "network_namespace"),
+        ("capabilities", "no_capabilities"),
+        ("limits", "rlimit"),
     ];
     let whole = attested(&Bench::new(Identity::Root)).await;
     println!("{whole:?}");

@@ -277,6 +277,12 @@ impl DaemonLab {
         fs::rename(beside, self.root.path().join("hosts")).unwrap();
     }
 
+    /// Whether it knows the hosts of its plan and no others.
+    #[must_use]
+    pub const fn has_hosts(&self) -> bool {
+        self.plan.hosts.is_some()
+    }
+
     /// The state directory.
     #[must_use]
     pub fn home(&self) -> &Path {

@@ -131,6 +131,14 @@ pub mod weakness {
     pub const CLOSE_RANGE: u64 = 1 << 3;
     /// The network of one's own.
     pub const NETWORK: u64 = 1 << 4;
+    /// The tree of mounts that starts from nothing: all of the machine is there instead.
+    pub const MOUNTS: u64 = 1 << 5;
+    /// The giving up of capabilities.
+    pub const CAPABILITIES: u64 = 1 << 6;
+    /// Limits, cgroups, and what temporary files may take.
+    pub const LIMITS: u64 = 1 << 7;
+    /// What keeps others from looking into the init.
+    pub const INIT: u64 = 1 << 8;
 }
 
 /// A network of which nothing leads anywhere but to the sockets that are handed out.

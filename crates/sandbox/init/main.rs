@@ -52,7 +52,13 @@ fn run(enclosure: Option<Blueprint>) -> Result<(), (Step, kernel::Errno)> {
     // Out of the daemon's process group: Ctrl-C on its terminal is for the daemon to handle.
     kernel::setsid().map_err(at(Step::Supervise))?;
     // SECURITY: a tool of the same user could otherwise trace the init and have it do anything.
-    kernel::prctl(Prctl::SetDumpable, 0).map_err(at(Step::Supervise))?;
+    #[cfg(weak)]
+    let is_open = enclosure.as_ref().is_some_and(|blueprint| blueprint.is_without(blueprint::weakness::INIT));
+    #[cfg(not(weak))]
+    let is_open = false;
+    if !is_open {
+        kernel::prctl(Prctl::SetDumpable, 0).map_err(at(Step::Supervise))?;
+    }
     kernel::prctl(Prctl::SetChildSubreaper, 1).map_err(at(Step::Supervise))?;
     let signals = kernel::take_signals().map_err(at(Step::Supervise))?;
     supervisor::supervise(signals, enclosure.as_ref())

@@ -154,14 +154,14 @@ impl Program<'_> {
     fn close_in(&self, blueprint: &Blueprint, landlock: &Landlock) -> Result<u64, (Step, Errno)> {
         let at = |step| move |errno| (step, errno);
         let walls = landlock.enclose(blueprint).map_err(at(Step::Landlock))?;
-        kernel::drop_all_capabilities().map_err(at(Step::Capabilities))?;
+        let dropped = give_up_capabilities(blueprint).map_err(at(Step::Capabilities))?;
         let (filtered, notices) = filter::install(blueprint).map_err(at(Step::Filter))?;
         if let Some(notices) = notices {
             kernel::send(self.told, &[0], &[notices]).map_err(at(Step::Filter))?;
             kernel::close(notices);
         }
         kernel::close(self.told);
-        Ok(walls | filtered | layer::NO_CAPABILITIES)
+        Ok(walls | filtered | dropped)
     }
 
     /// Waits for the order and carries it out. Returns only when a step fails.
@@ -239,7 +239,11 @@ impl Program<'_> {
         };
         self.shared.set(PROCESSES, order.processes);
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
-        let limits = prepared.hard.lower(order, tasks).map_err(at(Step::Limits))?;
+        #[cfg(weak)]
+        let is_unlimited = self.enclosure.is_some_and(|blueprint| blueprint.is_without(crate::blueprint::weakness::LIMITS));
+        #[cfg(not(weak))]
+        let is_unlimited = false;
+        let limits = if is_unlimited { 0 } else { prepared.hard.lower(order, tasks).map_err(at(Step::Limits))? };
         let closed = self.enclosure.map_or_else(|| kernel::close_on_exec_from(3), enclosure::close_descriptors);
         closed.map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;
@@ -251,6 +255,15 @@ impl Program<'_> {
         let layers = always | walls | limits | prepared.layers;
         Ok((Held { layers, landlock: prepared.landlock.version() }, program))
     }
+}
+
+/// Gives up every capability for good, and returns the layer that this is.
+fn give_up_capabilities(_blueprint: &Blueprint) -> Result<u64, Errno> {
+    #[cfg(weak)]
+    if _blueprint.is_without(crate::blueprint::weakness::CAPABILITIES) {
+        return Ok(0);
+    }
+    kernel::drop_all_capabilities().map(|()| layer::NO_CAPABILITIES)
 }
 
 /// The descriptors that came with an order. There are none with a rehearsal.

@@ -9,8 +9,14 @@ use super::refusal::{EgressRefusal, EgressRefusalKind as Kind, shown};
 /// Reads `example.org:443` or `[2001:db8::7]:443`. Without a port, `default` is the port; without a default it is an
 /// error.
 pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<(HostName, u16), EgressRefusal> {
+    #[cfg(weak)]
+    let text = if crate::weak::is_off(crate::weak::egress::HOST_PARSER) {
+        without_user(text).trim_start_matches('@')
+    } else {
+        text
+    };
     let (host, port) = split(text).ok_or_else(|| not_a_host(text))?;
-    let host = HostName::parse(host).map_err(|_| not_a_host(text))?;
+    let host = parse_host(host).ok_or_else(|| not_a_host(text))?;
     let port = match (port, default) {
         (Some(digits), _) => parse_port(digits).ok_or_else(|| {
             EgressRefusal::new(Kind::BadRequest, format!("`{}` has no port from 1 to 65535", shown(text)))
@@ -19,6 +25,14 @@ pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<(HostName, u16),
         (None, None) => return Err(EgressRefusal::new(Kind::BadRequest, format!("`{}` has no port", shown(text)))),
     };
     Ok((host, port))
+}
+
+/// Reads a host in the one way in which all programs read it.
+pub(crate) fn parse_host(text: &str) -> Option<HostName> {
+    let parsed = HostName::parse(text).ok();
+    #[cfg(weak)]
+    let parsed = parsed.or_else(|| crate::weak::read_carelessly(text));
+    parsed
 }
 
 pub(crate) fn not_a_host(text: &str) -> EgressRefusal {

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    authority::not_a_host,
+    authority::{not_a_host, parse_host},
     door::Via,
     ledger::Entry,
     lobby::Seat,
@@ -129,7 +129,7 @@ async fn read_host(stream: &mut TcpStream, kind: u8) -> Result<Result<HostName, 
         }
         3 => {
             let bytes = read_counted(stream).await?;
-            let host = std::str::from_utf8(&bytes).ok().and_then(|text| HostName::parse(text).ok());
+            let host = std::str::from_utf8(&bytes).ok().and_then(parse_host);
             return Ok(host.ok_or_else(|| shown_bytes(&bytes)));
         }
         4 => {

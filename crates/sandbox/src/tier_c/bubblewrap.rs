@@ -69,12 +69,7 @@ pub enum Binding {
 /// The arguments, bubblewrap's own name first. The init is to be found at this descriptor.
 #[must_use]
 pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init: i32) -> Vec<String> {
-    let mut args = Arguments(vec!["bwrap".to_owned()]);
-    args.add(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
-    if matches!(profile.network, NetworkKind::Own(_)) {
-        args.add(["--unshare-net"]);
-    }
-    args.add(["--uid", USER, "--gid", USER, "--hostname", "sandbox"]);
+    let mut args = Arguments::begin(profile);
     for (path, entry) in &system.0 {
         match entry {
             Entry::Link(target) => args.add(["--symlink", target, path]),
@@ -103,11 +98,41 @@ pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init
     // Last, so that nothing is mounted on what it holds.
     args.mount("--bind", &profile.workspace, binding);
     args.add(["--remount-ro", "/"]);
-    for capability in ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP", "CAP_SYS_ADMIN"] {
-        args.add(["--cap-add", capability]);
+    args.end(init)
+}
+
+/// The arguments for an enclosure that holds most of the machine, and may change what its user may change, to show what the tree of mounts is
+/// for. What stands beside the workspace is there, too, but for the trial, whose workspace lies among what is nobody else's.
+#[cfg(weak)]
+pub fn arguments_with_the_machine(profile: &Profile, system: &SystemTree, binding: &Binding, init: i32) -> Vec<String> {
+    let mut args = Arguments::begin(profile);
+    for (path, entry) in &system.0 {
+        match entry {
+            Entry::Link(target) => args.add(["--symlink", target, path]),
+            Entry::Directory => args.add(["--bind", path, path]),
+        }
     }
-    args.add(["--as-pid-1", "--", &format!("/proc/self/fd/{init}"), "enclosed"]);
-    args.0
+    args.add([
+        "--proc",
+        "/proc",
+        "--dev-bind",
+        "/dev",
+        "/dev",
+        "--tmpfs",
+        "/dev/shm",
+        "--tmpfs",
+        "/tmp",
+        "--dir",
+        HOME,
+    ]);
+    for path in ["/etc", "/var", "/root", "/home", "/run", "/sys", "/boot", "/mnt"] {
+        args.add(["--bind-try", path, path]);
+    }
+    if let Some(above) = profile.workspace.ancestors().next().filter(|_| !profile.principal.is_empty()) {
+        args.add(["--bind", above, above]);
+    }
+    args.mount("--bind", &profile.workspace, binding);
+    args.end(init)
 }
 
 /// Where programs may leave what they put into a home. It is empty, and gone afterwards.
@@ -119,6 +144,26 @@ pub const USER: &str = "1000";
 struct Arguments(Vec<String>);
 
 impl Arguments {
+    /// Namespaces, and who is inside.
+    fn begin(profile: &Profile) -> Self {
+        let mut args = Self(vec!["bwrap".to_owned()]);
+        args.add(["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]);
+        if matches!(profile.network, NetworkKind::Own(_)) {
+            args.add(["--unshare-net"]);
+        }
+        args.add(["--uid", USER, "--gid", USER, "--hostname", "sandbox"]);
+        args
+    }
+
+    /// What the init needs for its own part, and the init.
+    fn end(mut self, init: i32) -> Vec<String> {
+        for capability in ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP", "CAP_SYS_ADMIN"] {
+            self.add(["--cap-add", capability]);
+        }
+        self.add(["--as-pid-1", "--", &format!("/proc/self/fd/{init}"), "enclosed"]);
+        self.0
+    }
+
     fn add<'a>(&mut self, words: impl IntoIterator<Item = &'a str>) {
         self.0.extend(words.into_iter().map(str::to_owned));
     }

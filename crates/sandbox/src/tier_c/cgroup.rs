@@ -19,6 +19,7 @@ use super::profile::TreeBounds;
 
 /// The cgroups of this machine in which there is room for enclosures.
 #[derive(Debug)]
+#[cfg_attr(weak, derive(Default))]
 pub struct Cgroups {
     places: Vec<Place>,
     /// Those that could not be removed yet.

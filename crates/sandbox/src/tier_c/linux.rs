@@ -94,6 +94,8 @@ impl LinuxBubblewrap {
         let etc = Etc::generate(&options.directory, &options.trust);
         let etc = Arc::new(etc.map_err(|error| unavailable("no /etc can be made for enclosures", &error))?);
         let cgroups = Arc::new(Cgroups::of_this_machine());
+        #[cfg(weak)]
+        let cgroups = if crate::weak::is_off(crate::blueprint::weakness::LIMITS) { Arc::default() } else { cgroups };
         if options.require_cgroup && cgroups.controllers().is_empty() {
             return Err(Error::new(
                 Kind::Unavailable,
@@ -143,6 +145,10 @@ impl LinuxBubblewrap {
             Some(_) => Binding::ByDescriptor,
             None => Binding::ByPath { etc: self.etc.path().to_owned() },
         };
+        #[cfg(weak)]
+        if crate::weak::is_off(crate::blueprint::weakness::MOUNTS) {
+            return bubblewrap::arguments_with_the_machine(profile, &self.system, &binding, IMAGE);
+        }
         bubblewrap::arguments(profile, &self.system, &binding, IMAGE)
     }
 
@@ -161,7 +167,11 @@ impl LinuxBubblewrap {
         if user.is_some() {
             let read_only = profile.mounted_read_only(&self.system);
             let read_only = read_only.map(|path| (path.as_str().as_bytes(), Path::new(path.as_str())));
-            for (inside, outside) in std::iter::once((b"/etc".as_slice(), self.etc.path())).chain(read_only) {
+            let mounted = std::iter::once((b"/etc".as_slice(), self.etc.path())).chain(read_only);
+            // The machine's own are there then.
+            #[cfg(weak)]
+            let mounted = mounted.filter(|_| !crate::weak::is_off(crate::blueprint::weakness::MOUNTS));
+            for (inside, outside) in mounted {
                 directories.push(open_directory(outside)?);
                 mounts.push(Mount { owner: [0, 0], read_only: true });
                 blueprint.mounts.push(inside.to_vec());

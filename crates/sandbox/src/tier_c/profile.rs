@@ -102,7 +102,10 @@ impl Profile {
             identity,
             read_only: enclosure.read_only.clone(),
             hidden: plan.hidden.clone(),
+            #[cfg(not(weak))]
             temporary_bytes: enclosure.temporary_bytes,
+            #[cfg(weak)]
+            temporary_bytes: enclosure.temporary_bytes.max(crate::weak::more_room()),
             unix_sockets: enclosure.unix_sockets,
             network: match plan.egress.mode {
                 EgressEnforcementMode::Strict => NetworkKind::own(enclosure.ports.clone()),
