@@ -30,10 +30,10 @@ use palyra_sandbox::egress::{
     Admitted, ConnectionOutcome, Connector, EgressRefusalKind as Kind, Interceptor, Rewound, Via,
 };
 use palyra_types::HostName;
-use rustls::pki_types::CertificateDer;
+use rustls::{HandshakeKind, crypto::aws_lc_rs, pki_types::CertificateDer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -175,6 +175,175 @@ async fn first_words_in_thousands_of_pieces_are_refused() {
     read_all(&mut client).await;
     assert_eq!(lab.refusals(1).await, [Kind::BadRequest]);
     assert_eq!(host.bytes(), 0);
+}
+
+/// A host that answers every hello by asking for another one, and keeps what it gets.
+async fn asking_again() -> (TcpListener, Lab, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let direct = SocketAddr::from(([127, 18, 0, 1], at.port()));
+    let lab = Setup::new().strict(NAME, at).direct(direct).limits(|limits| limits.handshake = Duration::from_secs(2));
+    let lab = lab.start();
+    lab.look_up(NAME, 1).await;
+    (listener, lab, direct)
+}
+
+/// What a host says to be greeted again, and the record that may follow.
+fn again() -> Vec<u8> {
+    let random = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
+        0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    server_hello(&random)
+}
+
+fn server_hello(random: &[u8; 32]) -> Vec<u8> {
+    let body = [&[3, 3][..], random, &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4]].concat();
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 3, 0, length + 4, 2, 0, 0, length][..], &body, CHANGE].concat()
+}
+
+const CHANGE: &[u8] = &[20, 3, 3, 0, 1, 1];
+
+async fn three_ways(lab: &Lab, port: u16, direct: SocketAddr) -> [(Via, TcpStream); 3] {
+    [
+        (Via::Connect, lab.tunnel(&format!("{NAME}:{port}")).await.unwrap()),
+        (Via::Socks5, lab.socks_to(NAME, port).await.unwrap()),
+        (Via::Direct, TcpStream::connect(direct).await.unwrap()),
+    ]
+}
+
+async fn expect(stream: &mut TcpStream, words: &[u8]) {
+    let mut read = vec![0; words.len()];
+    stream.read_exact(&mut read).await.unwrap();
+    assert_eq!(read, words);
+}
+
+#[tokio::test]
+async fn a_second_hello_that_a_host_asks_for_names_the_host_as_well() {
+    let (listener, lab, direct) = asking_again().await;
+    let first = hello(&[named(NAME)]);
+    let cases = [
+        (hello(&[named("evil.com")]), Kind::WrongServerName),
+        ([CHANGE, &hello(&[named("evil.com")])].concat(), Kind::WrongServerName),
+        ([CHANGE, &[23, 3, 3, 0, 2, 22, 3], &hello(&[])].concat(), Kind::NoServerName),
+        (hello(&[named(NAME), (0xfe0d, vec![0; 60])]), Kind::EncryptedHello),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Kind::BadRequest),
+    ];
+    let mut count = 0;
+    for (second, kind) in &cases {
+        for (via, mut client) in three_ways(&lab, direct.port(), direct).await {
+            let (mut host, _) = listener.accept().await.unwrap();
+            client.write_all(&first).await.unwrap();
+            expect(&mut host, &first).await;
+            host.write_all(&again()).await.unwrap();
+            expect(&mut client, &again()).await;
+            client.write_all(second).await.unwrap();
+            assert_eq!(read_all(&mut client).await, [21, 3, 3, 0, 2, 2, 49], "{via} {kind}");
+            assert_eq!(host.read(&mut [0; 1]).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+            count += 1;
+            let last = lab.records(count).await.pop().unwrap();
+            assert!(matches!(&last.outcome, ConnectionOutcome::Refused(why) if why.kind == *kind), "{last:?} {kind}");
+            assert_eq!((last.via, last.sent), (via, first.len() as u64));
+        }
+    }
+}
+
+#[tokio::test]
+async fn hellos_that_a_host_asks_for_pass_in_any_pieces_and_then_everything_does() {
+    let (listener, lab, direct) = asking_again().await;
+    let (words, last) = (hello(&[named(NAME)]), server_hello(&[9; 32]));
+    for (via, mut client) in three_ways(&lab, direct.port(), direct).await {
+        let (mut host, _) = listener.accept().await.unwrap();
+        client.write_all(&words).await.unwrap();
+        expect(&mut host, &words).await;
+        for _ in 0..2 {
+            for piece in again().chunks(20) {
+                host.write_all(piece).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            for piece in [CHANGE, &words].concat().chunks(50) {
+                client.write_all(piece).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            expect(&mut host, &[CHANGE, &words].concat()).await;
+            expect(&mut client, &again()).await;
+        }
+        host.write_all(&last).await.unwrap();
+        expect(&mut client, &last).await;
+        client.write_all(b"anything").await.unwrap();
+        client.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut host).await, b"anything", "{via}");
+    }
+}
+
+#[tokio::test]
+async fn a_real_client_that_is_asked_again_gets_through() {
+    let (host, lab, direct) = strict().await;
+    for (via, stream) in every_way(&host, &lab, direct).await {
+        let mut provider = aws_lc_rs::default_provider();
+        // It guesses a group that the host does not take.
+        provider.kx_groups = vec![aws_lc_rs::kx_group::SECP384R1, aws_lc_rs::kx_group::X25519];
+        let mut tls = host.greet_by(provider, stream, NAME).await.unwrap();
+        tls.write_all(b"ping").await.unwrap();
+        tls.read_exact(&mut [0; 4]).await.unwrap();
+        assert_eq!(tls.get_ref().1.handshake_kind(), Some(HandshakeKind::FullWithHelloRetryRequest), "{via}");
+    }
+    lab.records(3).await;
+}
+
+#[tokio::test]
+async fn a_second_hello_right_behind_the_first_is_refused() {
+    let (listener, lab, direct) = asking_again().await;
+    let (first, second) = (hello(&[named(NAME)]), hello(&[named("evil.com")]));
+    for (_, mut client) in three_ways(&lab, direct.port(), direct).await {
+        let (mut host, _) = listener.accept().await.unwrap();
+        client.write_all(&[&first[..], CHANGE, &second].concat()).await.unwrap();
+        assert_eq!(read_all(&mut client).await, [21, 3, 3, 0, 2, 2, 49]);
+        let mut got = Vec::new();
+        let _ = host.read_to_end(&mut got).await;
+        assert!(got.is_empty() || got == first, "{got:?}");
+    }
+    assert_eq!(lab.refusals(3).await, [Kind::BadRequest; 3]);
+}
+
+#[tokio::test]
+async fn early_data_arrives_once_the_host_has_answered() {
+    let (listener, lab, direct) = asking_again().await;
+    let words = [&hello(&[named(NAME)])[..], CHANGE, &[23, 3, 3, 0, 3, 22, 3, 3]].concat();
+    for (_, mut client) in three_ways(&lab, direct.port(), direct).await {
+        let (mut host, _) = listener.accept().await.unwrap();
+        client.write_all(&words).await.unwrap();
+        expect(&mut host, &hello(&[named(NAME)])).await;
+        host.write_all(&server_hello(&[9; 32])).await.unwrap();
+        expect(&mut host, &words[hello(&[named(NAME)]).len()..]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_ends_before_the_host_answers_is_passed_on_as_an_end() {
+    let (listener, lab, direct) = asking_again().await;
+    for (_, mut client) in three_ways(&lab, direct.port(), direct).await {
+        let (mut host, _) = listener.accept().await.unwrap();
+        let words = [&hello(&[named(NAME)])[..], &[21, 3, 3, 0, 2, 2, 80]].concat();
+        client.write_all(&words).await.unwrap();
+        client.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut host).await, words);
+        drop(host);
+        assert_eq!(read_all(&mut client).await, b"");
+    }
+    assert!(lab.records(3).await.iter().all(|record| record.outcome == ConnectionOutcome::Closed));
+}
+
+#[tokio::test]
+async fn a_client_that_is_asked_again_and_never_answers_is_refused_in_time() {
+    let (listener, lab, direct) = asking_again().await;
+    let mut client = TcpStream::connect(direct).await.unwrap();
+    let (mut host, _) = listener.accept().await.unwrap();
+    client.write_all(&hello(&[named(NAME)])).await.unwrap();
+    host.write_all(&again()).await.unwrap();
+    read_all(&mut client).await;
+    assert_eq!(lab.refusals(1).await, [Kind::TooSlow]);
 }
 
 #[tokio::test]

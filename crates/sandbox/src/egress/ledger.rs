@@ -5,6 +5,7 @@
 //! journal. A client that went away before it named anything leaves no note.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -203,7 +204,7 @@ pub(crate) enum Stop {
     Refused(EgressRefusal),
     /// It is allowed no more.
     Revoked,
-    /// The client went away.
+    /// One of the two sides went away.
     Left,
 }
 
@@ -225,6 +226,12 @@ impl Stop {
                 EgressRefusal::new(EgressRefusalKind::DeniedByPolicy, "the connection is allowed no more")
             }
         }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Self {
+        Self::Left
     }
 }
 

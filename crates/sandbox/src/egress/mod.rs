@@ -32,6 +32,7 @@ mod direct;
 mod dns;
 mod door;
 pub mod fetch;
+mod greeting;
 mod hello;
 mod http;
 mod intercept;

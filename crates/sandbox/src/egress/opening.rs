@@ -27,11 +27,13 @@ use super::{
 pub(crate) struct Client {
     pub stream: TcpStream,
     pub early: Vec<u8>,
+    /// How much of that is a hello that was judged.
+    pub judged: usize,
 }
 
 impl Client {
     pub(crate) const fn new(stream: TcpStream, early: Vec<u8>) -> Self {
-        Self { stream, early }
+        Self { stream, early, judged: 0 }
     }
 
     /// Waits for the first words of an admitted client and judges them.
@@ -42,34 +44,67 @@ impl Client {
         limits: &EgressLimits,
         seat: &Seat,
     ) -> Result<(), Stop> {
-        #[cfg(weak)]
-        let demand = if crate::weak::is_off(crate::weak::egress::OPENING) { Opening::Anything } else { demand };
         if demand == Opening::Anything {
             return Ok(());
         }
-        let slow = || Stop::Refused(EgressRefusal::new(Kind::TooSlow, "the client did not say in time what it wants"));
         seat.sit(true);
+        let read = self.read(limits, |early| match demand {
+            Opening::Tls => judge_hello(early, to.host()),
+            Opening::PlainHttp => request::judge(early, to.host(), to.port()).map(|judged| judged.map(|()| 0)),
+            Opening::Anything => Some(Ok(0)),
+        });
         let opened = tokio::select! {
-            opened = timeout(limits.handshake, self.read(demand, to, limits.header_bytes)) => {
-                opened.unwrap_or_else(|_| Err(slow()))
-            }
-            () = seat.pushed_out() => Err(slow()),
+            opened = read => opened,
+            () = seat.pushed_out() => Err(too_slow()),
         };
         seat.rise();
         opened
     }
 
-    async fn read(&mut self, demand: Opening, to: &Admitted, most: usize) -> Result<(), Stop> {
+    /// Waits for the hello that a host has asked for after the first one, and judges it like that.
+    pub(crate) async fn hello_again(&mut self, host: &HostName, limits: &EgressLimits) -> Result<(), Stop> {
+        self.read(limits, |early| match hello::next_message(early) {
+            Ok(None) => None,
+            Ok(Some(at)) => {
+                let judged = judge_hello(early.get(at..).unwrap_or_default(), host)?;
+                Some(judged.map(|length| at + length))
+            }
+            Err(why) => Some(Err(unreadable(why))),
+        })
+        .await
+    }
+
+    /// A client has nothing more to say in the clear before its hello was answered.
+    pub(crate) fn waits_for_an_answer(&self) -> Result<(), EgressRefusal> {
+        match hello::next_message(&self.early) {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(unreadable("another message follows it before it is answered")),
+            Err(why) => Err(unreadable(why)),
+        }
+    }
+
+    /// Reads until there is a judgement: of how many bytes, or a refusal.
+    async fn read(
+        &mut self,
+        limits: &EgressLimits,
+        judge: impl Fn(&[u8]) -> Option<Result<usize, EgressRefusal>>,
+    ) -> Result<(), Stop> {
+        timeout(limits.handshake, self.read_pieces(limits.header_bytes, judge))
+            .await
+            .unwrap_or_else(|_| Err(too_slow()))
+    }
+
+    async fn read_pieces(
+        &mut self,
+        most: usize,
+        judge: impl Fn(&[u8]) -> Option<Result<usize, EgressRefusal>>,
+    ) -> Result<(), Stop> {
         // SECURITY: what has come is judged again from its beginning whenever there is more of it, so the pieces are
         // counted as well as the bytes: a client that sends single bytes costs no more than one that does not.
         for _ in 0..MOST_PIECES {
-            let judged = match demand {
-                Opening::Tls => judge_hello(&self.early, to.host()),
-                Opening::PlainHttp => request::judge(&self.early, to.host(), to.port()),
-                Opening::Anything => Some(Ok(())),
-            };
-            if let Some(judged) = judged {
-                return judged.map_err(Stop::Refused);
+            if let Some(judged) = judge(&self.early) {
+                self.judged = judged.map_err(Stop::Refused)?;
+                return Ok(());
             }
             if self.early.len() >= most {
                 let detail = format!("the client's first words are longer than {most} bytes");
@@ -97,17 +132,19 @@ impl Client {
         std::future::pending().await
     }
 
-    async fn read_more(&mut self, most: usize) -> io::Result<usize> {
+    pub(crate) async fn read_more(&mut self, most: usize) -> io::Result<usize> {
         let room = u64::try_from(most.saturating_sub(self.early.len())).unwrap_or(u64::MAX);
         (&mut self.stream).take(room).read_buf(&mut self.early).await
     }
 
     /// Says goodbye in the words of the client's own protocol as far as it has shown which that is, and closes.
     pub(crate) async fn reject(mut self, refusal: &EgressRefusal) {
-        if self.early.is_empty() {
+        // One that has said hello waits for an answer to that.
+        if self.early.is_empty() && self.judged == 0 {
             let _ = timeout(MOMENT, self.read_more(1 << 10)).await;
         }
         let words = match self.early.first() {
+            _ if self.judged > 0 => ACCESS_DENIED.to_vec(),
             Some(22) => ACCESS_DENIED.to_vec(),
             Some(first) if first.is_ascii_uppercase() => forbidden(refusal).into_bytes(),
             _ => return reset(&self.stream),
@@ -147,12 +184,21 @@ fn forbidden(refusal: &EgressRefusal) -> String {
     )
 }
 
-fn judge_hello(bytes: &[u8], host: &HostName) -> Option<Result<(), EgressRefusal>> {
+fn too_slow() -> Stop {
+    EgressRefusal::new(Kind::TooSlow, "the client did not say in time what it wants").into()
+}
+
+fn unreadable(why: &str) -> EgressRefusal {
+    EgressRefusal::new(Kind::BadRequest, format!("the TLS hello cannot be read: {why}"))
+}
+
+/// Judges a hello; once it may pass, tells its length.
+fn judge_hello(bytes: &[u8], host: &HostName) -> Option<Result<usize, EgressRefusal>> {
     let refused = |kind, detail: String| Some(Err(EgressRefusal::new(kind, detail)));
     let hello = match hello::read(bytes) {
         Reading::More => return None,
         Reading::NotTls => return refused(Kind::NoTls, format!("the connection to `{host}` does not begin as TLS")),
-        Reading::Broken(why) => return refused(Kind::BadRequest, format!("the TLS hello cannot be read: {why}")),
+        Reading::Broken(why) => return Some(Err(unreadable(why))),
         Reading::Hello(hello) => hello,
     };
     if hello.is_encrypted {
@@ -166,7 +212,7 @@ fn judge_hello(bytes: &[u8], host: &HostName) -> Option<Result<(), EgressRefusal
         let detail = format!("the TLS hello names `{}` on a connection to `{host}`", shown_bytes(&name));
         return refused(Kind::WrongServerName, detail);
     }
-    Some(Ok(()))
+    Some(Ok(hello.length))
 }
 
 /// The fatal alert of TLS for a valid hello from somebody who may not have what it asks for.
@@ -176,4 +222,4 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// In how many pieces the first words may come.
-const MOST_PIECES: usize = 2048;
+pub(crate) const MOST_PIECES: usize = 2048;

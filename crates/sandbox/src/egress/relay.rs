@@ -3,14 +3,13 @@
 //! Guarantees: bytes arrive as they were sent, in order; an end in one direction is passed on and leaves the other
 //! open; bytes are counted as they pass, so the counts hold whenever the relay is cut off; a connection on which
 //! nothing passes ends.
-//! Does not: look at the bytes.
+//! Does not: look at the bytes, beyond the hellos that its rule demands.
 
 use std::{
     io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::{
@@ -18,19 +17,36 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{ledger::Traffic, opening::reset};
+use palyra_types::host::HostName;
 
-/// Carries bytes until both sides have ended. What the client said before goes first.
-pub(crate) async fn relay(client: &mut TcpStream, early: &[u8], host: &mut Counted, idle: Duration) -> io::Result<()> {
-    client.set_nodelay(true)?;
+use super::{
+    greeting::greet,
+    ledger::{Stop, Traffic},
+    opening::{Client, reset},
+    run::EgressLimits,
+};
+
+/// Carries bytes until both sides have ended. What the client said before goes first; where it has to greet a host by
+/// its name, nothing goes past its hellos.
+pub(crate) async fn relay(
+    client: &mut Client,
+    host: &mut Counted,
+    greets: Option<&HostName>,
+    limits: &EgressLimits,
+) -> Result<(), Stop> {
+    client.stream.set_nodelay(true)?;
     let traffic = Arc::clone(&host.traffic);
     let carry = async {
-        host.write_all(early).await?;
-        copy_bidirectional_with_sizes(client, host, BUFFER, BUFFER).await.map(drop)
+        if let Some(name) = greets {
+            greet(client, host, name, limits).await?;
+        }
+        host.write_all(&std::mem::take(&mut client.early)).await?;
+        copy_bidirectional_with_sizes(&mut client.stream, host, BUFFER, BUFFER).await?;
+        Ok(())
     };
     tokio::select! {
         carried = carry => carried,
-        () = traffic.idle(idle) => Err(io::ErrorKind::TimedOut.into()),
+        () = traffic.idle(limits.idle) => Err(Stop::Left),
     }
 }
 

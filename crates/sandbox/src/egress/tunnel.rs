@@ -1,7 +1,8 @@
 //! A connection that carries bytes both ways, once it was allowed: CONNECT, SOCKS5 and direct connections end up here.
 //!
-//! Guarantees: the host gets nothing before the client's first words were judged; a connection that is allowed no more
-//! is cut at once, in whatever state it is. An interceptor's client always opens with TLS that names the host.
+//! Guarantees: the host gets nothing before the client's first words were judged, and no TLS hello that was not; a
+//! connection that is allowed no more is cut at once, in whatever state it is. An interceptor's client always opens with
+//! TLS that names the host.
 
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ impl Tunnel {
             Reached::Already(Upstream::Interceptor(_)) => Opening::Tls,
             Reached::Already(Upstream::Host(_)) | Reached::NotYet => to.terms().tls.on(to.port()),
         };
+        #[cfg(weak)]
+        let demand = if crate::weak::is_off(crate::weak::egress::OPENING) { Opening::Anything } else { demand };
         let opened = tokio::select! {
             biased;
             () = live.revoked(to) => Err(Stop::Revoked),
@@ -52,9 +55,9 @@ impl Tunnel {
             } => opened,
         };
         match opened {
-            Ok((Upstream::Host(connected), ())) => self.relay(run, connected).await,
+            Ok((Upstream::Host(connected), ())) => self.relay(run, connected, demand).await,
             Ok((Upstream::Interceptor(interceptor), ())) => {
-                let Self { client: Client { stream, early }, mut passage, mut entry } = self;
+                let Self { client: Client { stream, early, .. }, mut passage, mut entry } = self;
                 entry.made();
                 let traffic = Arc::clone(entry.traffic());
                 let client = Rewound::new(early, stream, Arc::clone(&traffic));
@@ -76,25 +79,24 @@ impl Tunnel {
         }
     }
 
-    async fn relay(self, run: &Run, Connected { stream, address }: Connected) {
-        let Self { mut client, mut passage, mut entry } = self;
+    async fn relay(mut self, run: &Run, Connected { stream, address }: Connected, demand: Opening) {
+        let Self { client, passage, entry } = &mut self;
+        let (to, live) = (&passage.admitted, &mut passage.live);
         entry.address = Some(address);
         entry.made();
         let mut host = Counted::new(stream, Arc::clone(entry.traffic()));
-        let outcome = tokio::select! {
+        let greets = (demand == Opening::Tls).then(|| to.host());
+        let carried = tokio::select! {
             biased;
-            () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
-            carried = relay(&mut client.stream, &client.early, &mut host, run.limits.idle) => match carried {
-                Ok(()) => ConnectionOutcome::Closed,
-                Err(_) => ConnectionOutcome::Failed,
-            },
+            () = live.revoked(to) => Err(Stop::Revoked),
+            carried = relay(client, &mut host, greets, &run.limits) => carried,
         };
-        if outcome != ConnectionOutcome::Closed {
+        if let Err(stop) = carried {
             // Neither side may take what it has for everything.
-            reset(&client.stream);
             host.reset();
+            drop(host);
+            self.stop(stop).await;
         }
-        entry.ends(outcome);
     }
 
     async fn stop(self, stop: Stop) {

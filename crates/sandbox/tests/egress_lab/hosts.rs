@@ -9,8 +9,8 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
-    crypto::aws_lc_rs,
+    ClientConfig, NamedGroup, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 use tokio::{
@@ -135,6 +135,16 @@ impl Host {
         self.certificate.clone().unwrap()
     }
 
+    /// [`Host::greet`], with other ciphers and groups.
+    pub async fn greet_by(
+        &self,
+        provider: CryptoProvider,
+        through: TcpStream,
+        name: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        greet_by(provider, through, name, self.certificate.clone()).await
+    }
+
     /// Speaks TLS through a connection to this host.
     pub async fn greet(&self, through: TcpStream, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
         greet(through, name, self.certificate.clone()).await
@@ -147,9 +157,18 @@ pub async fn greet(
     name: &str,
     trusted: Option<CertificateDer<'static>>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    greet_by(aws_lc_rs::default_provider(), through, name, trusted).await
+}
+
+async fn greet_by(
+    provider: CryptoProvider,
+    through: TcpStream,
+    name: &str,
+    trusted: Option<CertificateDer<'static>>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     trusted.into_iter().for_each(|certificate| roots.add(certificate).unwrap());
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
     let config =
         builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name.to_owned()).unwrap(), through).await
@@ -159,7 +178,10 @@ pub fn server_config(name: &str) -> (Arc<ServerConfig>, CertificateDer<'static>)
     let certified = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let certificate = certified.cert.der().clone();
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let mut provider = aws_lc_rs::default_provider();
+    // So that a client can guess wrong.
+    provider.kx_groups.retain(|group| group.name() != NamedGroup::secp384r1);
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider));
     let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
     (Arc::new(builder.with_single_cert(vec![certificate.clone()], key).unwrap()), certificate)
 }

@@ -48,13 +48,30 @@ fn hello(extensions: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn named(server: &str) -> Reading {
-    Reading::Hello(ClientHello { server_name: Some(server.as_bytes().to_vec()), is_encrypted: false })
+    Reading::Hello(ClientHello { server_name: Some(server.as_bytes().to_vec()), is_encrypted: false, length: 0 })
+}
+
+/// What is read, whatever its length.
+fn read(bytes: &[u8]) -> Reading {
+    match super::read(bytes) {
+        Reading::Hello(hello) => Reading::Hello(ClientHello { length: 0, ..hello }),
+        other => other,
+    }
+}
+
+/// A server hello with this random number.
+fn answered(random: &[u8; 32]) -> Vec<u8> {
+    let body = [&[3, 3][..], random, &[0, 0x13, 1, 0], &vector16(&extension(43, &[3, 4]))].concat();
+    [&[2, 0][..], &vector16(&body)].concat()
 }
 
 #[test]
 fn the_hello_of_a_real_client_is_understood() {
     assert_eq!(read(&real_hello("api.example.org")), named("api.example.org"));
-    assert_eq!(read(&real_hello("192.0.2.7")), Reading::Hello(ClientHello { server_name: None, is_encrypted: false }));
+    assert_eq!(
+        read(&real_hello("192.0.2.7")),
+        Reading::Hello(ClientHello { server_name: None, is_encrypted: false, length: 0 })
+    );
 }
 
 #[test]
@@ -82,9 +99,50 @@ fn early_data_behind_the_hello_is_left_alone() {
 }
 
 #[test]
+fn a_hello_ends_where_its_last_record_does() {
+    let message = hello_message(&[name("a.org")]);
+    for size in [1, 7, 500] {
+        let split: Vec<u8> = message.chunks(size).flat_map(record).collect();
+        let Reading::Hello(read) = super::read(&[&split[..], &hello(&[name("b.org")])].concat()) else { panic!() };
+        assert_eq!(read.length, split.len());
+    }
+}
+
+#[test]
+fn the_next_message_is_found_behind_early_data() {
+    let between = [20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 3, 22, 3, 3];
+    assert_eq!(next_message(&[&between[..], &hello(&[])].concat()), Ok(Some(between.len())));
+    for length in 0..=between.len() {
+        assert_eq!(next_message(&between[..length]), Ok(None), "{length} bytes");
+    }
+    assert_eq!(next_message(&[22]), Ok(Some(0)));
+    assert!(next_message(&[23, 3, 3, 0, 0, b'G']).is_err());
+}
+
+#[test]
+fn a_host_that_asks_for_another_hello_is_told_from_one_that_answers() {
+    let (again, settled) = (answered(&RETRY), answered(&[9; 32]));
+    for size in [1, 5, 38, 500] {
+        let split = |message: &[u8]| message.chunks(size).flat_map(record).collect::<Vec<u8>>();
+        let warned = [&[21, 3, 3, 0, 2, 1, 112][..], &split(&again)].concat();
+        for length in 0..warned.len() {
+            assert_eq!(answer(&warned[..length]), Answer::More, "{length} bytes of records of {size}");
+        }
+        assert_eq!(answer(&[&warned[..], &[20, 3, 3, 0, 1, 1]].concat()), Answer::Again(warned.len()));
+        assert_eq!(answer(&split(&settled)), Answer::Settled);
+    }
+    // The certificate may follow in the same record, and may be far from complete.
+    let beginning = [&[22, 3, 3, 0x20, 0][..], &settled].concat();
+    assert_eq!(answer(&beginning), Answer::Settled);
+    for other in [&b"HTTP/1.1 400"[..], &hello(&[]), &[0]] {
+        assert_eq!(answer(other), Answer::Settled);
+    }
+}
+
+#[test]
 fn an_encrypted_hello_is_seen() {
     for kind in [0xfe0d, 0xffce] {
-        let expected = ClientHello { server_name: Some(b"a.org".to_vec()), is_encrypted: true };
+        let expected = ClientHello { server_name: Some(b"a.org".to_vec()), is_encrypted: true, length: 0 };
         assert_eq!(read(&hello(&[name("a.org"), extension(kind, &[1, 2, 3])])), Reading::Hello(expected));
     }
 }
@@ -133,6 +191,7 @@ proptest! {
         let _ = read(&bytes);
         let _ = read(&record(&bytes));
         let _ = parse(&bytes);
+        let _ = (next_message(&bytes), answer(&bytes), answer(&record(&[&[2][..], &bytes].concat())));
     }
 
     #[test]
