@@ -279,6 +279,61 @@ async fn refusals_beyond_the_limit_are_counted_and_not_noted() {
 }
 
 #[tokio::test]
+async fn what_was_sent_is_on_record_though_nobody_waited_for_an_answer() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut lab = Setup::new().open("listed.example", at).limits(|limits| limits.notes = 3).start();
+    // Names that are refused use up the notes.
+    for number in 0..5 {
+        assert_eq!(lab.look_up(&format!("name-{number}.example"), 1).await.0, 3);
+    }
+    let head = format!("POST http://listed.example:{}/ HTTP/1.1\r\nContent-Length: 6\r\n\r\n", at.port());
+    for number in 0..10 {
+        let mut client = lab.client().await;
+        client.write_all(format!("{head}secret").as_bytes()).await.unwrap();
+        let (mut host, _) = listener.accept().await.unwrap();
+        let mut got = Vec::new();
+        while !got.ends_with(b"secret") {
+            assert!(host.read_buf(&mut got).await.unwrap() > 0);
+        }
+        drop(client);
+        let last = lab.records(3 + number + 1).await.pop().unwrap();
+        assert_eq!((last.outcome, last.address, last.sent), (ConnectionOutcome::Failed, Some(at), got.len() as u64));
+    }
+    let summary = lab.finish().await;
+    assert_eq!((summary.connections, summary.refused), (10, 5));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_once_it_is_made_is_always_on_record() {
+    let host = Host::echo().await;
+    let direct = std::net::SocketAddr::from(([127, 18, 0, 1], host.port()));
+    let lab = Setup::new().strict("strict.example", host.at).direct(direct);
+    let mut lab = lab.limits(|limits| limits.notes = 0).start();
+    lab.look_up("strict.example", 1).await;
+    assert_eq!(lab.tunnel("other.example:443").await.unwrap_err().0, 403);
+    let clients = [
+        lab.tunnel(&format!("strict.example:{}", host.port())).await.unwrap(),
+        lab.socks_to("strict.example", host.port()).await.unwrap(),
+        TcpStream::connect(direct).await.unwrap(),
+    ];
+    for (number, mut client) in clients.into_iter().enumerate() {
+        // So that a direct client has been connected to its host by then.
+        while host.connections() < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        client.write_all(b"SSH-2.0-client\r\n").await.unwrap();
+        read_all(&mut client).await;
+        let last = lab.records(number + 1).await.pop().unwrap();
+        assert!(matches!(last.outcome, ConnectionOutcome::Refused(ref refusal) if refusal.kind == Kind::NoTls));
+        assert_eq!(last.address, Some(host.at));
+    }
+    let summary = lab.finish().await;
+    assert_eq!((summary.connections, summary.refused), (3, 4));
+}
+
+#[tokio::test]
 async fn a_connection_on_which_nothing_happens_ends() {
     let host = Host::echo().await;
     let lab = Setup::new().open("listed.example", host.at);

@@ -1,8 +1,9 @@
 //! What is told about the connections of a run.
 //!
-//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. What
-//! never became a connection is noted up to a limit and then only counted, so that a program in a loop fills no
-//! journal. A client that went away before it named anything leaves no note.
+//! Guarantees: each connection is noted exactly once, whatever ends it: its [`Entry`] notes it when it is dropped. One
+//! that was made is always noted and counted, also if it was refused for what the client said on it or never answered.
+//! What reached nobody is noted up to a limit and then only counted, so that a program in a loop fills no journal. A
+//! client that went away before it named anything leaves no note.
 
 use std::{
     io,
@@ -25,7 +26,7 @@ use super::{
 /// What the connections of a run came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct EgressSummary {
-    /// How many connections were made.
+    /// How many connections were made, those included that were refused once they were.
     pub connections: u64,
     /// How many were refused, names that were asked for in vain included.
     pub refused: u64,
@@ -58,7 +59,7 @@ pub(crate) struct Ledger {
 #[derive(Default)]
 struct State {
     summary: EgressSummary,
-    /// Notes about what never became a connection.
+    /// Notes about what reached nobody.
     notes: u64,
 }
 
@@ -83,17 +84,16 @@ impl Ledger {
         let State { summary, notes } = &mut *state;
         summary.sent = summary.sent.saturating_add(record.sent);
         summary.received = summary.received.saturating_add(record.received);
-        match &record.outcome {
-            ConnectionOutcome::Refused(refusal) => {
-                summary.refused += 1;
-                summary.remember(record, refusal);
-            }
-            _ if was_made => {
-                summary.connections += 1;
-                return true;
-            }
-            _ if record.named.is_empty() => return false,
-            _ => {}
+        if let ConnectionOutcome::Refused(refusal) = &record.outcome {
+            summary.refused += 1;
+            summary.remember(record, refusal);
+        } else if !was_made && record.named.is_empty() {
+            return false;
+        }
+        // SECURITY: what may have carried something out leaves a trace, however much was refused before.
+        if was_made {
+            summary.connections += 1;
+            return true;
         }
         *notes += 1;
         *notes <= self.most_notes
@@ -119,7 +119,7 @@ pub(crate) struct Entry {
     via: Via,
     began: Instant,
     traffic: Arc<Traffic>,
-    /// Where it leads, once that is known.
+    /// Where it leads, once somebody took it. From then on it counts as made.
     pub address: Option<SocketAddr>,
     outcome: ConnectionOutcome,
     was_made: bool,
@@ -153,7 +153,7 @@ impl Entry {
         (self.host, self.named, self.port) = (Some(host.clone()), host.to_string(), port);
     }
 
-    /// The connection is made. Unless something else is said later, it ends in order, or with the run.
+    /// The connection carries something. Unless something else is said later, it ends in order, or with the run.
     pub(crate) fn made(&mut self) {
         self.was_made = true;
         self.outcome = ConnectionOutcome::Closed;
@@ -193,7 +193,8 @@ impl Drop for Entry {
             received,
             duration: self.began.elapsed(),
         };
-        self.ledger.take(record, self.was_made);
+        let was_made = self.was_made || record.address.is_some() || sent > 0;
+        self.ledger.take(record, was_made);
     }
 }
 

@@ -37,7 +37,7 @@ pub struct EgressLimits {
     pub handshake: Duration,
     /// How long its words may be, in bytes.
     pub header_bytes: usize,
-    /// How many refusals are noted. Further ones are counted.
+    /// How much is noted that reached nobody. What exceeds it is counted.
     pub notes: u64,
     /// How long a connection may stand idle.
     pub idle: Duration,

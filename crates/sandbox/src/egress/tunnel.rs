@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use tokio::net::TcpStream;
+
 use super::{
-    connect::Connected,
     door::ConnectionOutcome,
     intercept::Rewound,
     ledger::{Entry, Stop},
@@ -28,7 +29,8 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     /// Judges the client's first words, meanwhile waits for the other end, then carries bytes until the end.
     pub(crate) async fn carry(mut self, run: &Run, seat: &Seat, reached: Reached) {
-        let (to, live) = (&self.passage.admitted, &mut self.passage.live);
+        let Self { client, passage, entry } = &mut self;
+        let (to, live) = (&passage.admitted, &mut passage.live);
         // SECURITY: whether there is an interceptor is asked once. Were it asked again, its answer could have changed,
         // and an interceptor be given what was judged by a rule that lets anything pass.
         let reached = match (reached, run.net.interceptor_of(to.host(), to.port())) {
@@ -48,14 +50,18 @@ impl Tunnel {
                 let upstream = async {
                     match reached {
                         Reached::Already(upstream) => Ok(upstream),
-                        Reached::NotYet => run.net.connect(to).await.map(Upstream::Host).map_err(Stop::Refused),
+                        Reached::NotYet => {
+                            let connected = run.net.connect(to).await?;
+                            entry.address = Some(connected.address);
+                            Ok(Upstream::Host(connected))
+                        }
                     }
                 };
-                tokio::try_join!(upstream, self.client.open(demand, to, &run.limits, seat))
+                tokio::try_join!(upstream, client.open(demand, to, &run.limits, seat))
             } => opened,
         };
         match opened {
-            Ok((Upstream::Host(connected), ())) => self.relay(run, connected, demand).await,
+            Ok((Upstream::Host(connected), ())) => self.relay(run, connected.stream, demand).await,
             Ok((Upstream::Interceptor(interceptor), ())) => {
                 let Self { client: Client { stream, early, .. }, mut passage, mut entry } = self;
                 entry.made();
@@ -79,10 +85,9 @@ impl Tunnel {
         }
     }
 
-    async fn relay(mut self, run: &Run, Connected { stream, address }: Connected, demand: Opening) {
+    async fn relay(mut self, run: &Run, stream: TcpStream, demand: Opening) {
         let Self { client, passage, entry } = &mut self;
         let (to, live) = (&passage.admitted, &mut passage.live);
-        entry.address = Some(address);
         entry.made();
         let mut host = Counted::new(stream, Arc::clone(entry.traffic()));
         let greets = (demand == Opening::Tls).then(|| to.host());
