@@ -210,6 +210,22 @@ async fn more_connections_than_allowed_are_refused() {
 }
 
 #[tokio::test]
+async fn a_run_has_so_many_names_looked_up_at_once_and_is_told_so() {
+    let host = Host::http().await;
+    let lab = Setup::new().open("listed.example", host.at).open("127.0.0.1", host.at);
+    let lab = lab.waiting(Duration::from_millis(100)).limits(|limits| limits.lookups = 0).start();
+    let authority = format!("listed.example:{}", host.port());
+    assert_eq!(lab.tunnel(&authority).await.unwrap_err(), (403, "too_many_lookups".to_owned()));
+    assert_eq!(lab.socks_to("listed.example", host.port()).await.unwrap_err(), 1);
+    let request = format!("GET http://{authority}/ HTTP/1.1\r\nConnection: close\r\n\r\n");
+    assert!(lab.say(request.as_bytes()).await.contains("the run has as many names looked up as it may"));
+    assert_eq!(lab.refusals(3).await, [Kind::TooManyLookups; 3]);
+    // An address is not looked up.
+    assert!(lab.tunnel(&format!("127.0.0.1:{}", host.port())).await.is_ok());
+    assert_eq!(lab.resolver.asked.lock().unwrap().as_slice(), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_run_makes_so_many_connections_and_no_more() {
     let mut lab = Setup::new().limits(|limits| limits.total = 3).start();
     for _ in 0..3 {

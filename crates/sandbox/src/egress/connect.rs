@@ -19,14 +19,17 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use palyra_types::host::HostName;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     address::{NotPublic, embedded, is_public},
     door::Admitted,
     intercept::Interceptor,
     refusal::{EgressRefusal, EgressRefusalKind as Kind},
-    resolve::Resolve,
+    resolve::{Resolve, Share},
     rules::PrivateAddresses,
 };
 
@@ -74,10 +77,13 @@ impl Connector {
     }
 
     /// The addresses of a host, for whoever only compares them.
-    pub(crate) async fn look_up(&self, host: &HostName) -> io::Result<Vec<IpAddr>> {
-        match host.address() {
-            Some(address) => Ok(vec![address]),
-            None => self.resolver.resolve(host).await,
+    pub(crate) async fn look_up(&self, host: &HostName, share: &Share) -> io::Result<Vec<IpAddr>> {
+        if let Some(address) = host.address() {
+            return Ok(vec![address]);
+        }
+        match timeout(self.patience, share.turn()).await? {
+            Some(turn) => self.resolver.resolve_in_turn(host, turn).await,
+            None => Ok(Vec::new()),
         }
     }
 
@@ -109,7 +115,7 @@ impl Connector {
     async fn addresses(&self, to: &Admitted) -> Result<Vec<SocketAddr>, EgressRefusal> {
         let found = match to.host().address() {
             Some(address) => vec![address],
-            None => self.resolve(to.host()).await?,
+            None => self.resolve(to.host(), to.share()).await?,
         };
         let judged = found.into_iter().map(|address| {
             // A mapped address is connected to as what it leads to, so that it is judged, compared and recorded as
@@ -122,10 +128,21 @@ impl Connector {
         Ok(pinned)
     }
 
-    async fn resolve(&self, host: &HostName) -> Result<Vec<IpAddr>, EgressRefusal> {
+    async fn resolve(&self, host: &HostName, share: Option<&Share>) -> Result<Vec<IpAddr>, EgressRefusal> {
         let unresolvable =
             |why: &dyn std::fmt::Display| EgressRefusal::new(Kind::Unresolvable, format!("`{host}`: {why}"));
-        match timeout(self.patience, self.resolver.resolve(host)).await {
+        let until = Instant::now() + self.patience;
+        let look_up = match share {
+            None => self.resolver.resolve(host),
+            Some(share) => {
+                let turn = timeout_at(until, share.turn()).await.ok().flatten().ok_or_else(|| {
+                    let detail = format!("the run has as many names looked up as it may, so `{host}` was not");
+                    EgressRefusal::new(Kind::TooManyLookups, detail)
+                })?;
+                self.resolver.resolve_in_turn(host, turn)
+            }
+        };
+        match timeout_at(until, look_up).await {
             Ok(Ok(found)) if found.is_empty() => Err(unresolvable(&"the name has no address")),
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(unresolvable(&error)),

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     refusal::EgressRefusal,
+    resolve::Share,
     rules::{PrivateAddresses, TlsDemand},
 };
 
@@ -72,11 +73,12 @@ pub struct Terms {
 /// let admitted = Admitted { host, port: 443, terms };
 /// ```
 #[must_use]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Admitted {
     host: HostName,
     port: u16,
     terms: Terms,
+    share: Option<Share>,
 }
 
 impl Admitted {
@@ -86,9 +88,20 @@ impl Admitted {
     /// When the doorkeeper denies it.
     pub async fn ask(keeper: &dyn Doorkeeper, host: HostName, port: u16) -> Result<Self, EgressRefusal> {
         match keeper.decide(&host, port).await {
-            Ruling::Allow(terms) => Ok(Self { host, port, terms }),
+            Ruling::Allow(terms) => Ok(Self { host, port, terms, share: None }),
             Ruling::Deny(refusal) => Err(refusal),
         }
+    }
+
+    /// The same for a run, whose names are looked up in turn.
+    pub(crate) fn sharing(mut self, share: &Share) -> Self {
+        self.share = Some(share.clone());
+        self
+    }
+
+    /// Whose turn it has to be for the name to be looked up, if anybody's.
+    pub(crate) const fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
     }
 
     /// The host.

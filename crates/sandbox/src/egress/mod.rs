@@ -60,7 +60,7 @@ pub use ledger::{EgressSummary, RefusedTarget};
 pub use names::{SyntheticRange, SyntheticRangeError};
 pub(crate) use observe::Observer;
 pub use refusal::{EgressRefusal, EgressRefusalKind};
-pub use resolve::{Resolve, SystemResolver};
+pub use resolve::{Resolve, SystemResolver, Turn};
 pub use rules::{HostPattern, HostPatternError, HostRule, HostRuleError, HostRules, PrivateAddresses, TlsDemand};
 pub use run::EgressLimits;
 pub use server::{EgressServer, EgressSockets};

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::connect::Connector;
+use super::{connect::Connector, resolve::Share};
 use crate::plan::EgressHost;
 
 /// Looks at the connections of one tree until it is asked what it saw.
@@ -60,9 +60,9 @@ impl Observer {
 
 /// Where the declared hosts are.
 async fn addresses(hosts: &[EgressHost], net: &Connector) -> BTreeSet<SocketAddr> {
-    let mut addresses = BTreeSet::new();
+    let (mut addresses, share) = (BTreeSet::new(), Share::new(1));
     for EgressHost { host, port } in hosts {
-        let found = net.look_up(host).await.unwrap_or_default();
+        let found = net.look_up(host, &share).await.unwrap_or_default();
         addresses.extend(found.into_iter().map(|address| SocketAddr::new(address.to_canonical(), *port)));
     }
     addresses

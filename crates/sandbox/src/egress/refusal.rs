@@ -64,6 +64,8 @@ words! {
         WrongHostHeader = "wrong_host_header",
         /// The run has as many connections as it may have.
         TooManyConnections = "too_many_connections",
+        /// The run has as many names looked up as it may have at once.
+        TooManyLookups = "too_many_lookups",
         /// Somebody took too long.
         TooSlow = "too_slow",
         /// What the client sent cannot be read.
@@ -94,6 +96,7 @@ impl EgressRefusalKind {
             Self::EncryptedHello => "turn encrypted client hello off, or give the host's rule `tls = \"any\"`",
             Self::WrongHostHeader => "send one Host header that names the host of the connection",
             Self::TooManyConnections => "close connections before opening more",
+            Self::TooManyLookups => "wait until names are found before asking for more",
             Self::TooSlow => "try again",
             Self::BadRequest => "send a well-formed HTTP/1.1 or SOCKS5 request",
             Self::NotSupported => "use HTTP CONNECT, plain HTTP or the SOCKS5 command CONNECT",

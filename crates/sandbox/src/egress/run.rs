@@ -20,6 +20,7 @@ use super::{
     lobby::Lobby,
     names::{Names, SyntheticRange},
     refusal::{EgressRefusal, EgressRefusalKind as Kind},
+    resolve::Share,
 };
 
 /// How much the egress of one run may use.
@@ -43,6 +44,8 @@ pub struct EgressLimits {
     pub idle: Duration,
     /// How many names may have an address.
     pub names: usize,
+    /// How many names may be looked up at once.
+    pub lookups: usize,
     /// Where these addresses are taken from.
     pub synthetic: SyntheticRange,
 }
@@ -59,6 +62,7 @@ impl Default for EgressLimits {
             notes: 256,
             idle: Duration::from_secs(600),
             names: 4096,
+            lookups: 4,
             synthetic: SyntheticRange::BENCHMARKING,
         }
     }
@@ -72,6 +76,8 @@ pub(crate) struct Run {
     pub names: Names,
     pub ledger: Arc<Ledger>,
     pub lobby: Arc<Lobby>,
+    /// The names that are looked up for it at once.
+    lookups: Share,
     /// Where the proxy listens, as the program sees it.
     proxy: SocketAddr,
     asked: AtomicU64,
@@ -88,6 +94,7 @@ impl Run {
             names: Names::new(limits.synthetic, limits.names),
             ledger: Arc::new(Ledger::new(Arc::clone(&keeper), limits.notes)),
             lobby: Arc::new(Lobby::new(&limits)),
+            lookups: Share::new(limits.lookups),
             asked: AtomicU64::new(0),
             keeper,
             net,
@@ -120,7 +127,7 @@ impl Run {
         // INVARIANT: changes are watched from before the ruling on, so none falls between the two.
         let mut changes = self.keeper.changes();
         changes.mark_unchanged();
-        let admitted = Admitted::ask(&*self.keeper, host, port).await?;
+        let admitted = Admitted::ask(&*self.keeper, host, port).await?.sharing(&self.lookups);
         Ok(Passage { admitted, live: Live { keeper: Arc::clone(&self.keeper), changes }, place })
     }
 

@@ -182,7 +182,7 @@ const fn code_of(kind: Kind) -> u8 {
         Kind::Unresolvable => HOST_UNREACHABLE,
         Kind::Unreachable => CONNECTION_REFUSED,
         Kind::TooSlow => TIME_EXPIRED,
-        Kind::TooManyConnections => GENERAL_FAILURE,
+        Kind::TooManyConnections | Kind::TooManyLookups => GENERAL_FAILURE,
         _ => NOT_ALLOWED,
     }
 }

@@ -43,6 +43,7 @@ pub struct Setup {
     rules: String,
     names: Vec<(String, Vec<IpAddr>)>,
     pub limits: EgressLimits,
+    patience: Duration,
     forbidden: Vec<SocketAddr>,
     direct: Vec<SocketAddr>,
     interceptor: Option<Arc<dyn Interceptor>>,
@@ -56,6 +57,7 @@ impl Setup {
             rules: String::new(),
             names: Vec::new(),
             limits: EgressLimits { synthetic, ..EgressLimits::default() },
+            patience: Duration::from_secs(5),
             forbidden: Vec::new(),
             direct: Vec::new(),
             interceptor: None,
@@ -102,6 +104,12 @@ impl Setup {
         self
     }
 
+    /// With another time-out for names and connections.
+    pub fn waiting(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     pub fn intercepted_by(mut self, interceptor: Arc<dyn Interceptor>) -> Self {
         self.interceptor = Some(interceptor);
         self
@@ -111,7 +119,7 @@ impl Setup {
         let keeper = Arc::new(Keeper::new(&self.rules));
         let resolver = Arc::new(Table { names: Mutex::new(self.names.into_iter().collect()), asked: Mutex::default() });
         let resolve: Arc<dyn Resolve> = Arc::<Table>::clone(&resolver);
-        let mut connector = Connector::new(resolve, Forbidden(self.forbidden)).waiting(Duration::from_secs(5));
+        let mut connector = Connector::new(resolve, Forbidden(self.forbidden)).waiting(self.patience);
         if let Some(interceptor) = self.interceptor {
             connector = connector.intercepted_by(interceptor);
         }

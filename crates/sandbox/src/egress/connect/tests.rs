@@ -231,3 +231,49 @@ async fn a_name_without_an_address_and_a_silent_resolver_are_told_apart() {
     let refusal = silent.connect(&admitted().await).await.unwrap_err();
     assert_eq!(refusal.kind, Kind::TooSlow);
 }
+
+#[tokio::test]
+async fn a_run_with_too_many_names_looked_up_is_told_so_and_nobody_else_minds() {
+    /// Never finds anything whose name says so.
+    struct Slow;
+    impl Resolve for Slow {
+        fn resolve<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            Box::pin(async move {
+                if host.as_str().starts_with("slow") {
+                    std::future::pending::<()>().await;
+                }
+                Ok(vec![IpAddr::from([192, 0, 2, 7])])
+            })
+        }
+    }
+    let connector = Arc::new(Connector::new(Arc::new(Slow), Forbidden::default()).waiting(Duration::from_millis(200)));
+    let (one, other) = (Share::new(2), Share::new(2));
+    let connect = |name: &'static str, share: Option<Share>| {
+        let connector = Arc::clone(&connector);
+        async move {
+            let admitted = Admitted::ask(&Open(Refuse), HostName::parse(name).unwrap(), 443).await.unwrap();
+            let admitted = match &share {
+                Some(share) => admitted.sharing(share),
+                None => admitted,
+            };
+            connector.connect(&admitted).await.map(drop).map_err(|refusal| refusal.kind)
+        }
+    };
+    let slow = [connect("slow-1.example", Some(one.clone())), connect("slow-2.example", Some(one.clone()))];
+    let slow = slow.map(tokio::spawn);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let (waits, of_another, of_the_daemon) = tokio::join!(
+        timeout(Duration::from_millis(100), connect("quick.example", Some(one.clone()))),
+        connect("quick.example", Some(other)),
+        connect("quick.example", None),
+    );
+    assert!(waits.is_err());
+    assert_eq!([of_another, of_the_daemon], [Err(Kind::PrivateAddress); 2]);
+    for slow in slow {
+        assert_eq!(slow.await.unwrap(), Err(Kind::TooSlow));
+    }
+    // Whoever waits gets a turn that ends in time, and is refused if none does.
+    assert_eq!(connect("quick.example", Some(one.clone())).await, Err(Kind::PrivateAddress));
+    let _turns = (one.turn().await, one.turn().await);
+    assert_eq!(connect("quick.example", Some(one)).await, Err(Kind::TooManyLookups));
+}
