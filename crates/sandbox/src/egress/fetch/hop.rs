@@ -1,13 +1,19 @@
 //! One hop of a fetch: one ruling, one connection, one request, one response.
 //!
 //! Guarantees: noted exactly once, whatever ends it, by being dropped; bytes are counted as they pass; whatever is
-//! waited for ends when the time is up or the connection is allowed no more. Nothing runs in a task of its own, so
-//! dropping the future closes the connection.
+//! waited for ends when the time is up or the connection is allowed no more; what a host sends is bounded as a whole,
+//! whatever it calls it. Nothing runs in a task of its own, so dropping the future closes the connection.
 
 use std::{
     future::Future,
+    io,
     net::SocketAddr,
-    sync::Arc,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -22,8 +28,8 @@ use hyper_util::rt::TokioIo;
 use palyra_types::host::HostName;
 use rustls::{CertificateError, pki_types::ServerName};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::watch,
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::{mpsc, watch},
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
@@ -176,7 +182,7 @@ async fn connect(
 }
 
 /// Why a host could not be verified.
-fn in_words(error: &std::io::Error) -> String {
+fn in_words(error: &io::Error) -> String {
     let known = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let words = match known {
         Some(rustls::Error::InvalidCertificate(cause)) => match cause {
@@ -212,11 +218,19 @@ async fn converse(
         _ if error.is_parse() => protocol("answered with something that is no HTTP/1.1"),
         _ => protocol("hung up before it had answered"),
     };
+    let (too_much, mut tripped) = mpsc::channel(1);
+    let stream = Bounded { stream, left: most_of_all(most), too_much: too_much.clone() };
     let mut builder = http1::Builder::new();
     builder.max_header_size(MOST_HEAD).max_buf_size(MOST_HEAD + READ_AHEAD).max_headers(MOST_HEADERS);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     let talk = async {
-        let request = outgoing(step).ok_or_else(|| protocol("cannot be asked like this"))?;
+        let mut request = outgoing(step).ok_or_else(|| protocol("cannot be asked like this"))?;
+        let interim = AtomicUsize::new(0);
+        hyper::ext::on_informational(&mut request, move |_| {
+            if interim.fetch_add(1, Ordering::Relaxed) >= MOST_INTERIM {
+                let _ = too_much.try_send("sent more interim responses than are read");
+            }
+        });
         let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(protocol("switched to a protocol that nobody asked for"));
@@ -237,8 +251,57 @@ async fn converse(
         std::future::pending().await
     };
     tokio::select! {
+        biased;
+        Some(what) = tripped.recv() => Err(protocol(what)),
         answer = talk => answer,
         answer = drive => answer,
+    }
+}
+
+/// How much is received for a body of so many bytes. Each of them may come in a chunk of its own, which takes six.
+fn most_of_all(body: u64) -> usize {
+    usize::try_from(body).unwrap_or(usize::MAX).saturating_mul(6).saturating_add(MOST_HEAD + READ_AHEAD + SLACK)
+}
+
+/// A stream that ends a conversation in which too much is received.
+struct Bounded {
+    stream: Box<dyn Stream>,
+    left: usize,
+    too_much: mpsc::Sender<&'static str>,
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        match self.left.checked_sub(buffer.filled().len().saturating_sub(before)) {
+            Some(left) => self.left = left,
+            None => {
+                let _ = self.too_much.try_send("sent more than its response may take");
+                buffer.set_filled(before);
+                // Whoever waits for this is ended from outside: an error would be taken for the host's hanging up.
+                return Poll::Pending;
+            }
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -345,5 +408,11 @@ const MOST_HEADERS: usize = 256;
 
 /// How much of a body is read together with its head.
 const READ_AHEAD: usize = 64 << 10;
+
+/// How many interim responses may come before the response.
+const MOST_INTERIM: usize = 16;
+
+/// How much may be received besides the response and its framing: interim responses, and what is read ahead.
+const SLACK: usize = 256 << 10;
 
 const AGENT: &str = concat!("palyra/", env!("CARGO_PKG_VERSION"));

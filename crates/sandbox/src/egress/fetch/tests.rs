@@ -326,6 +326,44 @@ async fn a_head_without_end_is_refused() {
 }
 
 #[tokio::test]
+async fn interim_responses_are_skipped_and_end() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let large = format!("HTTP/1.1 103 Early Hints\r\nlink: <{}>\r\n\r\n", "x".repeat(60_000));
+    // A chunk of one byte with as much beside it as a chunk may have.
+    let padded = format!("1;{}\r\nx\r\n", "y".repeat(10_000));
+    let begins = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let server = Server::plain([
+        Answer::Text(hint.repeat(16) + "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
+        Answer::Again(hint.to_owned()),
+        Answer::Again(large),
+        Answer::Text(begins.to_owned() + &padded.repeat(2_000)),
+    ])
+    .await;
+    let door = Door::listing(&[("a.example", server.port)]);
+    let mut asked = get(&format!("http://a.example:{}/", server.port));
+    asked.limits.body_bytes = 10_000;
+    assert_eq!(fetch(&door, asked.clone()).await.unwrap().body, b"hello");
+    let refused = fetch(&door, asked.clone()).await.unwrap_err().to_string();
+    assert_eq!(refused, "`a.example` sent more interim responses than are read");
+    let refused = fetch(&door, asked.clone()).await.unwrap_err().to_string();
+    assert_eq!(refused, "`a.example` sent more than its response may take");
+    assert!(fetch(&door, asked).await.is_err());
+    assert!(door.noted().iter().all(|noted| noted.received < 1 << 20), "{:?}", door.noted());
+}
+
+#[tokio::test]
+async fn a_body_in_the_smallest_chunks_is_read_whole() {
+    let body = "1\r\nx\r\n".repeat(100_000);
+    let text = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{body}0\r\n\r\n");
+    let server = Server::plain([Answer::Text(text)]).await;
+    let door = Door::listing(&[("a.example", server.port)]);
+    let mut asked = get(&format!("http://a.example:{}/", server.port));
+    asked.limits.body_bytes = 100_000;
+    let response = fetch(&door, asked).await.unwrap();
+    assert_eq!((response.body.len(), response.truncated), (100_000, false));
+}
+
+#[tokio::test]
 async fn what_has_no_body_has_none() {
     let claims = Answer::text("200 OK", "content-length: 100\r\n", "");
     let server =

@@ -24,6 +24,8 @@ pub(super) enum Answer {
     Text(String),
     /// This, and then the letter x for ever.
     Endless(&'static str),
+    /// This again and again.
+    Again(String),
     /// This, and then nothing.
     Begun(&'static str),
     Silent,
@@ -130,6 +132,7 @@ async fn serve(
             let _ = stream.write_all(begin.as_bytes()).await;
             while stream.write_all(&[b'x'; 16 << 10]).await.is_ok() {}
         }
+        Answer::Again(text) => while stream.write_all(text.as_bytes()).await.is_ok() {},
         Answer::Begun(begin) => {
             let _ = stream.write_all(begin.as_bytes()).await;
             wait_for_end(&mut stream, seen).await;
