@@ -260,6 +260,46 @@ async fn a_plain_request_reaches_its_host_with_the_right_host_header_and_no_hop_
 }
 
 #[tokio::test]
+async fn the_body_of_a_plain_request_arrives_whatever_its_method() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let lab = Setup::new().open("listed.example", at).start();
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let cases = [
+        (chunked.to_owned(), "5\r\nhello\r\n0\r\n\r\n", "transfer-encoding: chunked"),
+        ("Content-Length: 5\r\n\r\nhello".to_owned(), "hello", "content-length: 5"),
+        // The host is told in one way how long a body is.
+        (format!("Content-Length: 3\r\n{chunked}"), "5\r\nhello\r\n0\r\n\r\n", "transfer-encoding: chunked"),
+    ];
+    for method in ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PROPFIND"] {
+        for (rest, body, framing) in &cases {
+            let mut client = lab.client().await;
+            let request = format!("{method} http://listed.example:{}/ HTTP/1.1\r\n{rest}", at.port());
+            client.write_all(request.as_bytes()).await.unwrap();
+            let (mut host, _) = listener.accept().await.unwrap();
+            let head = read_head(&mut host).await.to_ascii_lowercase();
+            let lengths: Vec<&str> = head
+                .lines()
+                .filter(|line| line.starts_with("content-length") || line.starts_with("transfer-encoding"))
+                .collect();
+            assert_eq!(lengths, [*framing], "{method}");
+            let mut got = vec![0; body.len()];
+            host.read_exact(&mut got).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&got), *body, "{method}");
+        }
+        // What has no body gets none.
+        let mut client = lab.client().await;
+        client
+            .write_all(format!("{method} http://listed.example:{}/ HTTP/1.1\r\n\r\n", at.port()).as_bytes())
+            .await
+            .unwrap();
+        let (mut host, _) = listener.accept().await.unwrap();
+        let head = read_head(&mut host).await.to_ascii_lowercase();
+        assert!(!head.contains("transfer-encoding"), "{method} {head}");
+    }
+}
+
+#[tokio::test]
 async fn every_request_on_a_kept_connection_is_decided_about_anew() {
     let host = Host::http().await;
     let lab = Setup::new().open("listed.example", host.at).start();

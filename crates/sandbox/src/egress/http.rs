@@ -2,9 +2,10 @@
 //!
 //! Guarantees: every request on a kept connection is decided about anew and has a connection of its own to its host;
 //! the Host header that the host sees is the one that was decided about; what concerns only the hop to the proxy goes
-//! no further.
-//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, two ways to say how
-//! long a body is.
+//! no further; a body arrives, and the host is told in one way how long it is. Where a client says so in two ways, its
+//! chunks count and its Content-Length is dropped, as HTTP demands.
+//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, encodings of a body other
+//! than chunks.
 
 use std::{
     convert::Infallible,
@@ -18,7 +19,7 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::{
     Method, Request, Response, StatusCode, Uri, Version,
-    body::{Bytes, Incoming},
+    body::{Body as _, Bytes, Incoming},
     header::{self, HeaderMap, HeaderName, HeaderValue},
     server::conn::http1,
     service::service_fn,
@@ -275,6 +276,10 @@ impl Target {
     fn rewrite(&self, request: Request<Incoming>) -> Request<Incoming> {
         let (mut parts, body) = request.into_parts();
         strip_hop(&mut parts.headers);
+        // A body of unknown length is taken for none with methods that rarely have one, unless this is said.
+        if body.size_hint().exact().is_none() {
+            parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         for name in [header::CONTENT_LENGTH, header::EXPECT, header::HOST] {
             parts.headers.remove(name);
         }
@@ -302,10 +307,11 @@ fn target_of<B>(request: &Request<B>) -> Result<Target, EgressRefusal> {
     let (uri, headers) = (request.uri(), request.headers());
     let has_length = headers.contains_key(header::CONTENT_LENGTH);
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    // The library drops a length beside an encoding. Should it not, the two are not left to the host to choose from.
     let is_chunked = match (codings.next(), codings.next()) {
         (None, _) => false,
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") && !has_length => true,
-        _ => return refused(Kind::BadRequest, "the request says in two ways how long its body is".to_owned()),
+        _ => return refused(Kind::BadRequest, "the body is encoded in another way than by chunks".to_owned()),
     };
     let is_tunnel = request.method() == Method::CONNECT;
     let (authority, default) = match (uri.scheme_str(), uri.authority()) {
