@@ -239,7 +239,7 @@ fn unlisted(egress: &EgressPlan, machine: &Machine<'_>) -> Option<SandboxProcess
     let missing = egress.hosts.iter().find(|one| machine.hosts.find(&one.host, one.port).is_none());
     missing.filter(|_| strict).map(|EgressHost { host, port }| SandboxProcessRunError {
         kind: SandboxProcessRunErrorKind::EgressDenied,
-        detail: format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
+        detail: format!("no rule under [[egress.host]] names `{host}` with port {port}"),
     })
 }
 

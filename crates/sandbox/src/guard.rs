@@ -91,7 +91,7 @@ fn check_egress(plan: &ProcessPlan, allowed: &HostRules) -> Result<(), Error> {
             match hosts.iter().find(|one| allowed.find(&one.host, one.port).is_none()) {
                 Some(EgressHost { host, port }) => Err(Error::new(
                     Kind::EgressDenied,
-                    format!("`{host}` with port {port} is not in `allowed_egress_hosts`"),
+                    format!("no rule under [[egress.host]] names `{host}` with port {port}"),
                 )),
                 None => Ok(()),
             }

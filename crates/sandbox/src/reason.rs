@@ -6,7 +6,7 @@ use palyra_types::visible::visible;
 use serde::Serialize;
 
 use crate::{
-    egress::{EgressRefusal, RefusedTarget},
+    egress::{EgressRefusal, RefusedTarget, Via},
     outcome::Ended,
     plan::Limits,
     protocol::Denied,
@@ -57,18 +57,20 @@ pub enum Reason {
     },
     /// A connection was not let through.
     Egress {
-        /// What the program named.
+        /// What the program named; empty if it did not come to that.
         named: String,
-        /// The port; 0 for a name that was asked for.
+        /// The port; 0 if it did not come to name one.
         port: u16,
+        /// How it came, which tells a name that was asked for from a connection.
+        via: Via,
         /// Why not.
         refusal: EgressRefusal,
     },
 }
 
 impl From<RefusedTarget> for Reason {
-    fn from(RefusedTarget { named, port, refusal }: RefusedTarget) -> Self {
-        Self::Egress { named, port, refusal }
+    fn from(RefusedTarget { named, port, via, refusal }: RefusedTarget) -> Self {
+        Self::Egress { named, port, via, refusal }
     }
 }
 
@@ -91,8 +93,14 @@ impl std::fmt::Display for Reason {
                 write!(f, "it could not start another process {times} times: there may be {limit}")
             }
             Self::ProcessorTime { limit } => write!(f, "it used more than {limit} seconds of processor time"),
-            Self::Egress { named, port: 0, refusal } => write!(f, "it could not look up `{named}`: {refusal}"),
-            Self::Egress { named, port, refusal } => {
+            Self::Egress { named, via: Via::Dns, refusal, .. } => {
+                write!(f, "it could not look up `{named}`: {refusal}")
+            }
+            Self::Egress { named, refusal, .. } if named.is_empty() => {
+                write!(f, "a connection that named no host was refused: {refusal}")
+            }
+            Self::Egress { named, port: 0, refusal, .. } => write!(f, "it could not connect to `{named}`: {refusal}"),
+            Self::Egress { named, port, refusal, .. } => {
                 write!(f, "it could not connect to `{named}` port {port}: {refusal}")
             }
             Self::OutsidePaths { paths } => {
@@ -145,4 +153,24 @@ pub fn known(ended: Ended, denied: &Denied, exceeded: Exceeded, limits: &Limits,
         _ => {}
     }
     reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::EgressRefusalKind;
+
+    #[test]
+    fn a_refusal_of_the_network_says_what_was_tried() {
+        let told = |named: &str, port, via| {
+            let refusal = EgressRefusal::new(EgressRefusalKind::NotListed, "no");
+            Reason::from(RefusedTarget { named: named.to_owned(), port, via, refusal }).to_string()
+        };
+        assert_eq!(told("a.org", 53, Via::Dns), "it could not look up `a.org`: no");
+        assert_eq!(told("a.org", 53, Via::Connect), "it could not connect to `a.org` port 53: no");
+        assert_eq!(told("a.org", 443, Via::Direct), "it could not connect to `a.org` port 443: no");
+        assert_eq!(told("@a.org:443", 0, Via::Socks5), "it could not connect to `@a.org:443`: no");
+        assert_eq!(told("", 0, Via::Http), "a connection that named no host was refused: no");
+        assert_eq!(told("", 53, Via::Dns), "it could not look up ``: no");
+    }
 }

@@ -170,6 +170,17 @@ async fn silent_clients_keep_nobody_out() {
 }
 
 #[tokio::test]
+async fn a_client_that_says_nothing_is_told_of_as_one_that_named_no_host() {
+    let mut lab = Setup::new().limits(|limits| limits.handshake = Duration::from_millis(50)).start();
+    let mut silent = lab.client().await;
+    assert!(is_closed_within(&mut silent, Duration::from_secs(2)).await);
+    lab.records(1).await;
+    let told = palyra_sandbox::Reason::from(lab.finish().await.refusals.remove(0)).to_string();
+    let expected = "a connection that named no host was refused: the client did not say in time what it wants";
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn tunnels_without_a_hello_make_room_for_others() {
     let host = Host::echo().await;
     let other = Host::echo().await;

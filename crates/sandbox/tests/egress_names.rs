@@ -13,7 +13,10 @@ mod egress_lab;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use egress_lab::{Setup, hosts::Host, query, read_all};
-use palyra_sandbox::egress::{ConnectionOutcome, EgressRefusalKind as Kind, SyntheticRange, Via};
+use palyra_sandbox::{
+    Reason,
+    egress::{ConnectionOutcome, EgressRefusalKind as Kind, SyntheticRange, Via},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -51,6 +54,21 @@ async fn a_name_that_is_refused_does_not_exist_and_is_noted_once() {
     assert_eq!(lab.refusals(2).await, [Kind::NotListed, Kind::NotAHost]);
     assert_eq!(lab.resolver.asked.lock().unwrap().as_slice(), [""; 0]);
     assert_eq!(lab.finish().await.refused, 2);
+}
+
+#[tokio::test]
+async fn a_name_that_is_refused_is_told_as_it_is_and_escaped_once() {
+    let mut lab = Setup::new().rule("host = 'listed.com'").start();
+    assert_eq!(lab.look_up("a\0.org", A).await.0, 3);
+    assert_eq!(lab.socks_to("b\0.org", 443).await.unwrap_err(), 2);
+    let records = lab.records(2).await;
+    assert_eq!((records[0].named.as_str(), records[1].named.as_str()), ("a<U+0000>.org", "b<U+0000>.org:443"));
+    let told: Vec<String> = lab.finish().await.refusals.into_iter().map(|one| Reason::from(one).to_string()).collect();
+    let expected = [
+        "it could not look up `a<U+0000>.org`: `a<U+0000>.org` is no host",
+        "it could not connect to `b<U+0000>.org:443`: `b<U+0000>.org` is no host",
+    ];
+    assert_eq!(told, expected);
 }
 
 #[tokio::test]

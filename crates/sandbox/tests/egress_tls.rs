@@ -100,8 +100,8 @@ async fn what_is_no_hello_for_the_host_is_refused_every_way_and_the_host_gets_no
         (hello(&[named("listed.example\0")]), Kind::WrongServerName),
         (hello(&[(43, vec![2, 3, 4])]), Kind::NoServerName),
         (hello(&[named(NAME), (0xfe0d, vec![0; 60])]), Kind::EncryptedHello),
-        (hello(&[named(NAME), named("evil.com")]), Kind::BadRequest),
-        ([vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb], vec![0; 17_000]].concat(), Kind::BadRequest),
+        (hello(&[named(NAME), named("evil.com")]), Kind::BrokenHello),
+        ([vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb], vec![0; 17_000]].concat(), Kind::BrokenHello),
         (b"GET / HTTP/1.1\r\nHost: listed.example\r\n\r\n".to_vec(), Kind::NoTls),
         (b"SSH-2.0-client\r\n".to_vec(), Kind::NoTls),
         (vec![0; 100], Kind::NoTls),
@@ -173,7 +173,7 @@ async fn first_words_in_thousands_of_pieces_are_refused() {
         tokio::time::sleep(Duration::from_micros(20)).await;
     }
     read_all(&mut client).await;
-    assert_eq!(lab.refusals(1).await, [Kind::BadRequest]);
+    assert_eq!(lab.refusals(1).await, [Kind::BrokenHello]);
     assert_eq!(host.bytes(), 0);
 }
 
@@ -228,7 +228,7 @@ async fn a_second_hello_that_a_host_asks_for_names_the_host_as_well() {
         ([CHANGE, &hello(&[named("evil.com")])].concat(), Kind::WrongServerName),
         ([CHANGE, &[23, 3, 3, 0, 2, 22, 3], &hello(&[])].concat(), Kind::NoServerName),
         (hello(&[named(NAME), (0xfe0d, vec![0; 60])]), Kind::EncryptedHello),
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Kind::BadRequest),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), Kind::BrokenHello),
     ];
     let mut count = 0;
     for (second, kind) in &cases {
@@ -304,7 +304,7 @@ async fn a_second_hello_right_behind_the_first_is_refused() {
         let _ = host.read_to_end(&mut got).await;
         assert!(got.is_empty() || got == first, "{got:?}");
     }
-    assert_eq!(lab.refusals(3).await, [Kind::BadRequest; 3]);
+    assert_eq!(lab.refusals(3).await, [Kind::BrokenHello; 3]);
 }
 
 #[tokio::test]

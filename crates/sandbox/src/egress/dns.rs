@@ -99,14 +99,14 @@ impl Desk {
 
     fn refuse(&mut self, named: &str, host: Option<&HostName>, refusal: EgressRefusal) {
         let most = usize::try_from(self.run.limits.notes).unwrap_or(usize::MAX);
-        let named = shown(named);
-        if self.noted.contains(&named) {
+        let known = shown(named);
+        if self.noted.contains(&known) {
             return;
         }
         if self.noted.len() <= most {
-            self.noted.insert(named.clone());
+            self.noted.insert(known);
         }
-        let mut entry = Entry::new(&self.run.ledger, Via::Dns).named(&named, PORT);
+        let mut entry = Entry::new(&self.run.ledger, Via::Dns).named(named, PORT);
         if let Some(host) = host {
             entry.meant(host, PORT);
         }

@@ -4,8 +4,8 @@
 //! the Host header that the host sees is the one that was decided about; what concerns only the hop to the proxy goes
 //! no further; a body arrives, and the host is told in one way how long it is. Where a client says so in two ways, its
 //! chunks count and its Content-Length is dropped, as HTTP demands.
-//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, encodings of a body other
-//! than chunks.
+//! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, encodings of a body
+//! other than chunks.
 
 use std::{
     convert::Infallible,

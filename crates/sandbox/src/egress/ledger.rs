@@ -45,6 +45,8 @@ pub struct RefusedTarget {
     pub named: String,
     /// The port; 0 if the client did not come to name one.
     pub port: u16,
+    /// How it came.
+    pub via: Via,
     /// Why.
     pub refusal: EgressRefusal,
 }
@@ -101,11 +103,16 @@ impl Ledger {
 }
 
 impl EgressSummary {
-    fn remember(&mut self, ConnectionRecord { named, port, .. }: &ConnectionRecord, refusal: &EgressRefusal) {
+    fn remember(&mut self, ConnectionRecord { named, port, via, .. }: &ConnectionRecord, refusal: &EgressRefusal) {
         let is_same =
             |one: &RefusedTarget| one.named == *named && one.port == *port && one.refusal.kind == refusal.kind;
         if self.refusals.len() < MOST_DISTINCT && !self.refusals.iter().any(is_same) {
-            self.refusals.push(RefusedTarget { named: named.clone(), port: *port, refusal: refusal.clone() });
+            self.refusals.push(RefusedTarget {
+                named: named.clone(),
+                port: *port,
+                via: *via,
+                refusal: refusal.clone(),
+            });
         }
     }
 }

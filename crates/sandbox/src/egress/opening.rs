@@ -48,7 +48,8 @@ impl Client {
             return Ok(());
         }
         seat.sit(true);
-        let read = self.read(limits, |early| match demand {
+        let unread = if demand == Opening::Tls { Kind::BrokenHello } else { Kind::BadRequest };
+        let read = self.read(limits, unread, |early| match demand {
             Opening::Tls => judge_hello(early, to.host()),
             Opening::PlainHttp => request::judge(early, to.host(), to.port()).map(|judged| judged.map(|()| 0)),
             Opening::Anything => Some(Ok(0)),
@@ -63,7 +64,7 @@ impl Client {
 
     /// Waits for the hello that a host has asked for after the first one, and judges it like that.
     pub(crate) async fn hello_again(&mut self, host: &HostName, limits: &EgressLimits) -> Result<(), Stop> {
-        self.read(limits, |early| match hello::next_message(early) {
+        self.read(limits, Kind::BrokenHello, |early| match hello::next_message(early) {
             Ok(None) => None,
             Ok(Some(at)) => {
                 let judged = judge_hello(early.get(at..).unwrap_or_default(), host)?;
@@ -83,13 +84,14 @@ impl Client {
         }
     }
 
-    /// Reads until there is a judgement: of how many bytes, or a refusal.
+    /// Reads until there is a judgement: of how many bytes, or a refusal. What has no end is refused as unread.
     async fn read(
         &mut self,
         limits: &EgressLimits,
+        unread: Kind,
         judge: impl Fn(&[u8]) -> Option<Result<usize, EgressRefusal>>,
     ) -> Result<(), Stop> {
-        timeout(limits.handshake, self.read_pieces(limits.header_bytes, judge))
+        timeout(limits.handshake, self.read_pieces(limits.header_bytes, unread, judge))
             .await
             .unwrap_or_else(|_| Err(too_slow()))
     }
@@ -97,6 +99,7 @@ impl Client {
     async fn read_pieces(
         &mut self,
         most: usize,
+        unread: Kind,
         judge: impl Fn(&[u8]) -> Option<Result<usize, EgressRefusal>>,
     ) -> Result<(), Stop> {
         // SECURITY: what has come is judged again from its beginning whenever there is more of it, so the pieces are
@@ -108,14 +111,14 @@ impl Client {
             }
             if self.early.len() >= most {
                 let detail = format!("the client's first words are longer than {most} bytes");
-                return Err(EgressRefusal::new(Kind::BadRequest, detail).into());
+                return Err(EgressRefusal::new(unread, detail).into());
             }
             match self.read_more(most).await {
                 Ok(0) | Err(_) => return Err(Stop::Left),
                 Ok(_) => {}
             }
         }
-        Err(EgressRefusal::new(Kind::BadRequest, "the client's first words come in too many pieces").into())
+        Err(EgressRefusal::new(unread, "the client's first words come in too many pieces").into())
     }
 
     /// Reads while something else is waited for. Ends only when the client has gone without a word.
@@ -189,7 +192,7 @@ fn too_slow() -> Stop {
 }
 
 fn unreadable(why: &str) -> EgressRefusal {
-    EgressRefusal::new(Kind::BadRequest, format!("the TLS hello cannot be read: {why}"))
+    EgressRefusal::new(Kind::BrokenHello, format!("the TLS hello cannot be read: {why}"))
 }
 
 /// Judges a hello; once it may pass, tells its length.

@@ -54,6 +54,8 @@ words! {
         Unreachable = "unreachable",
         /// The connection does not begin as TLS.
         NoTls = "no_tls",
+        /// The TLS hello cannot be read.
+        BrokenHello = "broken_hello",
         /// The TLS hello names no server.
         NoServerName = "no_server_name",
         /// The TLS hello names another server.
@@ -86,11 +88,15 @@ impl EgressRefusalKind {
             Self::DeniedByPerson => "do without it, or ask the person who said no",
             Self::Unanswered => "try again when somebody can answer",
             Self::PortNotListed => "add the port to the host's `ports` under [[egress.host]]",
-            Self::PrivateAddress => "give the host's rule `allow_private = true` if it is meant to be reached",
+            Self::PrivateAddress => {
+                "give the host's rule `allow_private = true` if its address is private and meant to be reached; \
+                 a metadata service is reached by its address alone, and no other address that is not public is"
+            }
             Self::OwnListener => "nothing reaches the daemon's own listeners from inside; use the tools instead",
             Self::Unresolvable => "check the spelling of the host and the name service of the machine",
             Self::Unreachable => "check that the host is up and takes connections on this port",
             Self::NoTls => "use TLS, or give the host's rule `tls = \"any\"`",
+            Self::BrokenHello => "let the client send one TLS hello, whole and in time, that says everything once",
             Self::NoServerName => "let the client send the server's name, or give the host's rule `tls = \"any\"`",
             Self::WrongServerName => "let the client name the server that it connects to",
             Self::EncryptedHello => "turn encrypted client hello off, or give the host's rule `tls = \"any\"`",

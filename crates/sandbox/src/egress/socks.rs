@@ -22,7 +22,7 @@ use super::{
     ledger::Entry,
     lobby::Seat,
     opening::{Client, goodbye, reset},
-    refusal::{EgressRefusal, EgressRefusalKind as Kind, shown_bytes},
+    refusal::{EgressRefusal, EgressRefusalKind as Kind},
     run::Run,
     tunnel::{Reached, Tunnel},
 };
@@ -130,7 +130,7 @@ async fn read_host(stream: &mut TcpStream, kind: u8) -> Result<Result<HostName, 
         3 => {
             let bytes = read_counted(stream).await?;
             let host = std::str::from_utf8(&bytes).ok().and_then(parse_host);
-            return Ok(host.ok_or_else(|| shown_bytes(&bytes)));
+            return Ok(host.ok_or_else(|| String::from_utf8_lossy(&bytes).into_owned()));
         }
         4 => {
             let mut octets = [0; 16];

@@ -379,7 +379,7 @@ impl<'a> Note<'a> {
 
     fn target(&self, refusal: EgressRefusal) -> FetchError {
         let (named, port) = (self.url.host().to_string(), self.url.port());
-        FetchError::Refused(Box::new(RefusedTarget { named, port, refusal }))
+        FetchError::Refused(Box::new(RefusedTarget { named, port, via: Via::Fetch, refusal }))
     }
 }
 

@@ -450,7 +450,7 @@ fn every_kind_of_error_has_advice() {
     let url = || Box::new(FetchUrl::parse("https://a.example/").unwrap());
     let host = || HostName::parse("a.example").unwrap();
     let refusal = EgressRefusal::new(Kind::NotListed, "x");
-    let target = crate::egress::RefusedTarget { named: String::new(), port: 0, refusal };
+    let target = crate::egress::RefusedTarget { named: String::new(), port: 0, via: Via::Fetch, refusal };
     let all = [
         FetchError::BadUrl { from: url(), cause: UrlError::User },
         FetchError::Refused(Box::new(target)),
