@@ -107,7 +107,15 @@ impl Bench {
         }
         // One that has everything in it: the state directory and what lies outside of the other one.
         let config = lab.home().join("config.toml");
-        let more = format!("[[workspace]]\nname = \"above\"\npath = \"{}\"\n", root.display());
+        // And two of which one lies in the other, with a directory that all programs can read.
+        for name in ["outer/inner", "outer/tools"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        fs::write(root.join("outer/tools/tool"), "a tool\n").unwrap();
+        let more: String = [("above", ""), ("outer", "/outer"), ("inner", "/outer/inner")]
+            .map(|(name, below)| format!("[[workspace]]\nname = \"{name}\"\npath = \"{}{below}\"\n", root.display()))
+            .concat();
+        let readable = format!("[sandbox]\nread_only = [\"/opt\", \"{}/outer/tools\"]", root.display());
         let service = TcpListener::bind("127.0.0.1:0").unwrap();
         service.set_nonblocking(true).unwrap();
         let listed = send_on(service.local_addr().unwrap().port());
@@ -119,11 +127,14 @@ impl Bench {
         ];
         let rules = ports.iter().fold(RULES.to_owned(), |rules, (word, port)| rules.replace(word, &port.to_string()));
         let rules = if lab.has_hosts() { rules } else { String::new() };
-        fs::write(&config, fs::read_to_string(&config).unwrap() + &more + &rules).unwrap();
+        fs::write(&config, fs::read_to_string(&config).unwrap().replace("[sandbox]", &readable) + &more + &rules)
+            .unwrap();
         let mark = format!("escape-{}-{}", std::process::id(), root.file_name().unwrap().to_string_lossy());
         let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
         let owner = fs::metadata(&workspace).unwrap();
-        for path in host::walk(&workspace) {
+        for path in
+            host::walk(&workspace).into_iter().chain(host::walk(&root.join("outer"))).chain([root.join("outer")])
+        {
             lchown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
         }
         lab.start();

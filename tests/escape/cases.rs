@@ -311,6 +311,20 @@ const PROCESSES: &[Case] = &[
     shell("whom set-id programs run as", "cp /usr/bin/id /tmp/x; chmod 4755 /tmp/x 2>/dev/null; /tmp/x -u", "1000")
         .unshown(NO_SUCH_USER),
     attack("a core file", &["crash"], "CRASHES signal 11").unshown("the machine may write none in any case"),
+    // One byte is what keeps the kernel from handing a core to a program of root.
+    shell(
+        "a core for a program of root",
+        "grep -o 'core file size *1 *1' /proc/self/limits | tr -s ' '",
+        "core file size 1 1",
+    )
+    .by("limits"),
+    shell(
+        "a core for it after all",
+        "/usr/bin/python3 -c 'import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))' 2>&1 | tail -n 1",
+        "OSError: [Errno 38] *",
+    ),
+    shell("whom memory is taken from first", "cat /proc/self/oom_score_adj", "500")
+        .unshown("a daemon that is worse off itself keeps its programs so"),
     attack("a call of the 32-bit interface", &["old-interface"], "TRIES signal 31"),
     attack("a 32-bit program", &["old-program"], "REFUSED killed by SIGSYS"),
     attack(

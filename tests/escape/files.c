@@ -240,7 +240,7 @@ int lease(char **a) {
     return 0;
 }
 
-/* Exchanges a directory and a link to another one, again and again, until time is up. */
+/* Exchanges a directory and a link to another one, again and again, until time is up; with a pause of so many microseconds, if that is given. */
 int swap(char **a) {
     struct timeval end, now;
     gettimeofday(&end, NULL);
@@ -253,6 +253,8 @@ int swap(char **a) {
         if (syscall(SYS_renameat2, AT_FDCWD, a[0], AT_FDCWD, "exchange", 2L))
             return refused();
         count++;
+        if (a[3])
+            usleep(atoi(a[3]));
         gettimeofday(&now, NULL);
     } while (timercmp(&now, &end, <));
     printf("DONE %ld\n", count);

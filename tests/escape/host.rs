@@ -104,6 +104,13 @@ pub fn enclosed(root: &Path) -> Vec<Process> {
     pids().into_iter().filter(belongs).filter_map(process).collect()
 }
 
+/// The children of a process, whichever of its threads has started them.
+pub fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let list = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    threads.map(list).flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 fn process(pid: u32) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     // One that is over and waits to be collected holds nothing any more.

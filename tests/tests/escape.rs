@@ -27,6 +27,8 @@ mod planted;
 mod together;
 #[path = "../escape/weaknesses.rs"]
 mod weaknesses;
+#[path = "../escape/workspaces.rs"]
+mod workspaces;
 
 use bench::{Bench, Identity, Ran};
 use cases::{Attempt, Case, Held, Receipt};

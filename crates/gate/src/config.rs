@@ -198,6 +198,7 @@ impl ToolCallConfig {
                 first_user: self.first_user,
                 require_cgroup: self.require_cgroup,
                 trust: trust.iter().map(|path| PathBuf::from(path.as_str())).collect(),
+                read_only: self.read_only.iter().map(|path| PathBuf::from(path.as_str())).collect(),
             },
             warm: WarmOptions { each: each.into(), most: most.into(), idle: Duration::from_secs(idle_seconds.into()) },
         }

@@ -674,6 +674,16 @@ pub enum OpenError {
         /// Why not.
         cause: String,
     },
+    /// More is listed than an enclosure has room for.
+    #[error("there are {count} {what}, and enclosures have room for {most}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] ReadError),

@@ -35,6 +35,7 @@ pub mod containment;
 pub mod deadline;
 pub mod decide;
 mod door;
+mod elsewhere;
 pub mod execute;
 mod fetch;
 pub mod gate;
@@ -53,6 +54,7 @@ mod settings;
 pub mod tool;
 pub mod tools;
 mod waiting;
+mod way;
 pub mod workspace;
 
 pub use approval::{

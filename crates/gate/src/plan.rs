@@ -178,8 +178,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) ports: &'a BTreeSet<u16>,
     /// Whether there are authorities that the machine itself does not trust.
     pub(crate) trusts_more: bool,
-    /// Palyra's own directory.
-    pub(crate) state_directory: &'a AbsolutePath,
+    /// Palyra's own directory, wherever it shows.
+    pub(crate) hidden: &'a [AbsolutePath],
     /// The daemon's environment, as far as it is passed on.
     pub(crate) environment: &'a BTreeMap<String, String>,
 }
@@ -298,7 +298,7 @@ fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, m
         cwd: work.cwd.clone(),
         env,
         workspace: root.clone(),
-        hidden: vec![machine.state_directory.clone()],
+        hidden: machine.hidden.to_vec(),
         limits,
         egress: EgressPlan { mode: candidate.egress, hosts: hosts.collect() },
         interpreters,

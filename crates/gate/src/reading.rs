@@ -83,7 +83,7 @@ impl Inner {
             hosts: &settings.config.egress.host,
             ports: &settings.ports,
             trusts_more: !settings.config.egress.trust.is_empty(),
-            state_directory: &self.ground.state_directory,
+            hidden: &settings.hidden,
             environment: &settings.environment,
         };
         let (ways, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine, look);

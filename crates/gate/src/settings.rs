@@ -23,8 +23,10 @@ use palyra_types::{AbsolutePath, WorkspaceName};
 
 use crate::{
     config::GateConfig,
+    elsewhere::elsewhere,
     gate::{Gate, Inner, OpenError},
     tool::SearchPath,
+    way,
     workspace::{Workspace, WorkspaceError},
 };
 
@@ -43,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) fetcher: Arc<Fetcher>,
     /// The ports of these hosts.
     pub(crate) ports: BTreeSet<u16>,
+    /// Palyra's own directory, wherever it shows.
+    pub(crate) hidden: Vec<AbsolutePath>,
     /// What is passed on of the daemon's own environment.
     pub(crate) environment: BTreeMap<String, String>,
     /// Counts the uses of adopted directories.
@@ -159,9 +163,10 @@ impl Gate {
     /// When the directory cannot be opened, or is the whole machine, or holds the state directory or lies within it.
     pub fn adopt_directory(&self, path: &AbsolutePath) -> Result<WorkspaceName, WorkspaceError> {
         let inner = &self.inner;
-        let directory = Workspace::adopt(path, &inner.ground.state_directory)?;
         let changing = inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let settings = inner.settings.load();
+        let configured: Vec<AbsolutePath> = settings.workspaces.values().map(|one| one.root().clone()).collect();
+        let directory = Workspace::adopt(path, &inner.ground.state_directory, &configured)?;
         let holding = settings.workspaces.values().filter(|one| directory.root().is_within(one.root()));
         if let Some(innermost) = holding.max_by_key(|one| one.root().as_str().len()) {
             return Ok(innermost.name().clone());
@@ -236,8 +241,13 @@ impl Settings {
     ) -> Result<Self, OpenError> {
         let mut evaluation = config.evaluation(&ground.state_directory)?;
         let mut workspaces = HashMap::new();
+        let roots: Vec<AbsolutePath> = config.workspace.iter().filter_map(|one| real(&one.path)).collect();
+        check(&config, &roots)?;
         for section in &config.workspace {
-            let workspace = Workspace::open(section.name.clone(), &section.path, &ground.state_directory)?;
+            let own = real(&section.path);
+            let others: Vec<AbsolutePath> = roots.iter().filter(|root| own.as_ref() != Some(root)).cloned().collect();
+            let workspace =
+                Workspace::open_among(section.name.clone(), &section.path, &ground.state_directory, &others)?;
             let known = before.and_then(|known| known.workspaces.get(&section.name));
             // Policy judges real paths, so it is told where the workspace really is.
             evaluation.workspaces.insert(section.name.clone(), workspace.root().clone());
@@ -253,9 +263,48 @@ impl Settings {
         let fetcher = Arc::new(Fetcher::new(Arc::clone(&ground.net), authorities(&config.egress.trust)?));
         let (evaluation, runner) = (Arc::new(evaluation), Arc::new(runner));
         let config = Arc::new(config);
-        Ok(Self { config, evaluation, workspaces, adopted, programs, runner, fetcher, ports, environment, uses })
+        let state = real(&ground.state_directory).unwrap_or_else(|| ground.state_directory.clone());
+        let hidden = elsewhere(&state).into_iter().chain([state]).collect();
+        Ok(Self {
+            config,
+            evaluation,
+            workspaces,
+            adopted,
+            programs,
+            runner,
+            fetcher,
+            ports,
+            hidden,
+            environment,
+            uses,
+        })
     }
 }
+
+/// What can be told of a configuration without opening anything: that no program could have chosen a directory that others are given to read, and
+/// that enclosures have room for what is listed.
+fn check(config: &GateConfig, workspaces: &[AbsolutePath]) -> Result<(), OpenError> {
+    let read_only = &config.sandbox.read_only;
+    for path in read_only.iter().filter(|path| std::path::Path::new(path.as_str()).exists()) {
+        way::follow(path, workspaces)?;
+    }
+    let ports: BTreeSet<u16> = config.egress.host.iter().flat_map(|rule| rule.ports.iter().copied()).collect();
+    for (what, count) in [("ports under [[egress.host]]", ports.len()), ("directories in `read_only`", read_only.len())]
+    {
+        if count > MOST_LISTED {
+            return Err(OpenError::TooMany { what, count, most: MOST_LISTED });
+        }
+    }
+    Ok(())
+}
+
+/// The real path of a directory, if it is there.
+fn real(path: &AbsolutePath) -> Option<AbsolutePath> {
+    std::fs::canonicalize(path.as_str()).ok()?.to_str().and_then(|path| AbsolutePath::parse(path).ok())
+}
+
+/// How many ports, and how many directories to be read, enclosures have room for, and some more that calls may declare.
+const MOST_LISTED: usize = 200;
 
 /// The authorities whose certificates are in these files.
 fn authorities(files: &[AbsolutePath]) -> Result<Authorities, OpenError> {

@@ -4,7 +4,8 @@
 //! RESOLVE_NO_MAGICLINKS)`, so neither `..` nor a planted link leads out. Policy judges *real* paths: [`Workspace::resolve`] follows
 //! the links that stay inside and says where they end. Whoever acts afterwards opens that real path without following any
 //! link, so a swap in between fails instead of leading elsewhere. What is neither a file nor a directory is never opened.
-//! Refuses: `/` as a workspace, a workspace inside the state directory. A state directory inside the workspace is absent from it.
+//! Refuses: `/` as a workspace, a workspace inside the state directory, one that a link in another workspace leads to. A state directory inside the
+//! workspace is absent from it, also where another mount shows it there.
 //!
 //! Absolute links are refused even when they point back inside: the kernel resolves them from the root of the machine.
 
@@ -19,6 +20,8 @@ use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat},
     io::Errno,
 };
+
+use crate::{elsewhere::elsewhere, way};
 
 /// A configured workspace, open.
 #[derive(Debug)]
@@ -46,30 +49,53 @@ impl Workspace {
         path: &AbsolutePath,
         state_directory: &AbsolutePath,
     ) -> Result<Self, WorkspaceError> {
-        Self::open_as(|_| Ok(name), path, state_directory)
+        Self::open_among(name, path, state_directory, &[])
+    }
+
+    /// As [`Self::open`], where there are other workspaces, by their real paths. No link that stands in one of those is followed.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and for such a link.
+    pub(crate) fn open_among(
+        name: WorkspaceName,
+        path: &AbsolutePath,
+        state_directory: &AbsolutePath,
+        others: &[AbsolutePath],
+    ) -> Result<Self, WorkspaceError> {
+        Self::open_as(|_| Ok(name), path, state_directory, others)
     }
 
     /// Opens a directory that nobody configured, under a name that its real path gives it.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub(crate) fn adopt(path: &AbsolutePath, state_directory: &AbsolutePath) -> Result<Self, WorkspaceError> {
+    /// As [`Self::open_among`].
+    pub(crate) fn adopt(
+        path: &AbsolutePath,
+        state_directory: &AbsolutePath,
+        others: &[AbsolutePath],
+    ) -> Result<Self, WorkspaceError> {
         let name = |root: &AbsolutePath| {
             let digest = Sha256Digest::of(root.as_str().as_bytes()).to_string();
             let failed = |cause: NameError| WorkspaceError::Failed { path: root.to_string(), cause: cause.to_string() };
             WorkspaceName::parse(&format!("dir-{}", digest.get(..16).unwrap_or(&digest))).map_err(failed)
         };
-        Self::open_as(name, path, state_directory)
+        Self::open_as(name, path, state_directory, others)
     }
 
     fn open_as(
         name: impl FnOnce(&AbsolutePath) -> Result<WorkspaceName, WorkspaceError>,
         path: &AbsolutePath,
         state_directory: &AbsolutePath,
+        others: &[AbsolutePath],
     ) -> Result<Self, WorkspaceError> {
-        let failed = |errno: Errno| WorkspaceError::from_errno(path.as_str(), errno);
+        let real = way::follow(path, others)?;
+        let failed = |errno: Errno| match errno {
+            // It was a real path a moment ago.
+            Errno::LOOP => WorkspaceError::Changed(real.clone()),
+            errno => WorkspaceError::from_errno(path.as_str(), errno),
+        };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat(CWD, path.as_str(), flags, Mode::empty()).map_err(failed)?;
+        let directory = openat2(CWD, real.as_str(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(failed)?;
         let root = path_of(&directory, path.as_str())?;
         if root == AbsolutePath::root() {
             return Err(WorkspaceError::WholeMachine);
@@ -79,7 +105,8 @@ impl Workspace {
             return Err(WorkspaceError::InsideState(root));
         }
         let workspace = Self { name: name(&root)?, root, directory, hidden: Vec::new(), writing: Mutex::new(()) };
-        Ok(workspace.hide(state).hide(state_directory.clone()))
+        let hidden = elsewhere(&state).into_iter().chain([state, state_directory.clone()]);
+        Ok(hidden.fold(workspace, Self::hide))
     }
 
     /// Treats a path, and everything below it, as absent.
@@ -324,6 +351,9 @@ pub enum WorkspaceError {
     /// A directory that nobody configured holds the state directory.
     #[error("the directory `{}` holds the state directory", visible(.0.as_str()))]
     HoldsState(AbsolutePath),
+    /// A link on the way to a directory that was configured stands in a workspace.
+    #[error("the link `{}` stands in a workspace, where a program could have put it", visible(.0))]
+    LinkInWorkspace(String),
     /// The path, or a link on it, goes elsewhere.
     #[error("`{}` leads out of the workspace", visible(.0))]
     LeadsOut(String),
@@ -380,6 +410,9 @@ impl WorkspaceError {
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::WholeMachine | Self::InsideState(_) => "configure a directory that holds only what agents work on",
+            Self::LinkInWorkspace(_) => {
+                "look at what it leads to, then configure that directory itself, or put it back"
+            }
             Self::HoldsState(_) => "work in a directory below it, or configure it as [[workspace]]",
             Self::LeadsOut(_) | Self::Path(_) => {
                 "name a path inside the workspace, relative to its root and without `..`"
@@ -390,6 +423,13 @@ impl WorkspaceError {
             Self::Denied(_) => "check the permissions and the owner of the file",
             Self::Changed(_) => "propose the call again",
             Self::Failed { .. } => "check the file system",
+        }
+    }
+
+    pub(crate) fn from_io(path: &str, error: &std::io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(errno) => Self::from_errno(path, errno),
+            None => Self::Failed { path: path.to_owned(), cause: error.to_string() },
         }
     }
 

@@ -8,7 +8,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::protocol::{count, length, list, number, put, put_list, some, take};
+use crate::protocol::{Named, count, length, list, number, put, put_list, some, take};
 
 /// The longest of these messages.
 pub const LONGEST: usize = 1 << 20;
@@ -95,6 +95,8 @@ impl Launch {
 pub struct Blueprint {
     /// Where the mounts of the launcher go, in their order.
     pub mounts: Vec<Vec<u8>>,
+    /// Directories of the machine, and which ones they have to be, whatever their paths led to when they were mounted.
+    pub roots: Vec<Named>,
     /// What can be read and executed.
     pub programs: Vec<Vec<u8>>,
     /// What can be read.
@@ -159,6 +161,12 @@ impl Blueprint {
             for items in self.lists() {
                 put_list(out, items);
             }
+            out.extend_from_slice(&length(self.roots.len()));
+            for Named { path, device, inode } in &self.roots {
+                put(out, path);
+                out.extend_from_slice(&device.to_le_bytes());
+                out.extend_from_slice(&inode.to_le_bytes());
+            }
             put_list(out, &self.noticed);
             out.extend_from_slice(&self.noticed_error.to_le_bytes());
             out.extend_from_slice(&length(usize::from(self.network.is_some())));
@@ -185,6 +193,7 @@ impl Blueprint {
             writable: list(&mut rest)?,
             hidden: list(&mut rest)?,
             filters: list(&mut rest)?,
+            roots: roots(&mut rest)?,
             noticed: list(&mut rest)?.try_into().ok()?,
             noticed_error: number(&mut rest)?,
             network: None,
@@ -218,6 +227,16 @@ impl Blueprint {
         let Self { mounts, programs, readable, devices, writable, hidden, filters, .. } = self;
         [mounts, programs, readable, devices, writable, hidden, filters]
     }
+}
+
+fn roots(rest: &mut &[u8]) -> Option<Vec<Named>> {
+    let mut roots = Vec::new();
+    for _ in 0..count(rest)? {
+        let path = take(rest)?;
+        let [device, inode] = some(rest)?;
+        roots.push(Named { path, device, inode });
+    }
+    Some(roots)
 }
 
 fn framed(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -256,6 +275,7 @@ mod tests {
         let blueprint = Blueprint {
             mounts: vec![b"/w".to_vec()],
             programs: vec![b"/usr".to_vec()],
+            roots: vec![Named { path: b"/w".to_vec(), device: 7, inode: 8 }],
             filters: vec![vec![0; 16]],
             noticed: [vec![1; 8], Vec::new()],
             noticed_error: 1,

@@ -33,6 +33,11 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
         kernel::attach(mount, &path).map_err(at(Step::Mount))?;
         kernel::close(mount);
     }
+    // SECURITY: bubblewrap binds by paths, and a tool of another call may have put a link where one of them leads through its workspace.
+    for root in &blueprint.roots {
+        let found = find(root).map_err(at(Step::Mount))?;
+        kernel::close(found);
+    }
     // SECURITY: Landlock hides what files hold. Their modes could still be changed by whoever owns them, and that is the tool: a key of the
     // daemon could be made everybody's to read. Under a cover there are no files.
     for path in &blueprint.hidden {

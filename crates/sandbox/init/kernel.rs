@@ -20,7 +20,7 @@ use core::{
 pub use self::{
     enclosing::{
         Change, Socket, answer_notice, attach, become_user, bind_local, clone_mount, cover, drop_all_capabilities,
-        filter_with_notices, mount_terminals, namespace, new_user_namespace, receive_notice, replace_program,
+        filter_with_notices, leave_keys, mount_terminals, namespace, new_user_namespace, receive_notice, replace_program,
         route_to_loopback,
     },
     layout::FilterStep,

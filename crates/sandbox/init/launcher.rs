@@ -52,6 +52,9 @@ fn become_bubblewrap(launch: Launch) -> (Step, Errno) {
             return (Step::User, errno);
         }
     }
+    if let Err(errno) = kernel::leave_keys() {
+        return (Step::User, errno);
+    }
     #[cfg(weak)]
     let is_held = launch.weaknesses & crate::blueprint::weakness::USER == 0;
     #[cfg(not(weak))]
@@ -145,4 +148,4 @@ const CONTROL: i32 = 0;
 const ORDERS: i32 = 1;
 
 /// Above everything that the init expects to find.
-const ABOVE: i32 = 100;
+const ABOVE: i32 = 300;

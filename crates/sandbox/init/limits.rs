@@ -24,6 +24,12 @@ impl Hard {
         Ok(Self(hard))
     }
 
+    /// Sees to it that no core is left of anything. Before the filters, which keep it so.
+    pub fn leave_no_core(&self) -> Result<(), Errno> {
+        let [most, ..] = self.0;
+        kernel::set_limit(CORE, NO_CORE.min(most), NO_CORE.min(most))
+    }
+
     /// Sets every limit of the order and returns the layers that are active for it.
     pub fn lower(&self, order: &Order, tasks: Option<u64>) -> Result<u64, Errno> {
         // The kernel counts every task of the user, the desktop's included, so a plain number would either stop the first fork or
@@ -31,7 +37,7 @@ impl Hard {
         // it was given and at most as many more as other users have.
         let processes = tasks.map(|tasks| tasks.saturating_add(order.processes));
         let wanted = [
-            Some(0),
+            None,
             Some(order.cpu_seconds),
             Some(order.address_space),
             Some(order.file_size),
@@ -105,6 +111,10 @@ impl TaskCount {
         text.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
     }
 }
+
+/// Less than any core file has, so there is none. Zero would still have the kernel hand a core to a program, on a machine that is set up so, and
+/// that program is root's; one byte is what it takes for "to nobody".
+const NO_CORE: u64 = 1;
 
 const RESOURCES: [i32; 6] = [CORE, CPU, ADDRESS_SPACE, FILE_SIZE, OPEN_FILES, PROCESSES];
 

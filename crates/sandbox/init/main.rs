@@ -51,6 +51,8 @@ fn run(enclosure: Option<Blueprint>) -> Result<(), (Step, kernel::Errno)> {
     kernel::set_name(c"palyra-init");
     // Out of the daemon's process group: Ctrl-C on its terminal is for the daemon to handle.
     kernel::setsid().map_err(at(Step::Supervise))?;
+    // When memory runs out, let it be taken from here and not from the daemon. Whoever is worse off already stays so.
+    let _ = kernel::write_file(c"/proc/self/oom_score_adj", b"500");
     // SECURITY: a tool of the same user could otherwise trace the init and have it do anything.
     #[cfg(weak)]
     let is_open = enclosure.as_ref().is_some_and(|blueprint| blueprint.is_without(blueprint::weakness::INIT));

@@ -137,6 +137,9 @@ impl Program<'_> {
         // They stay blocked until the program starts.
         kernel::forget_signal_actions();
         let hard = Hard::of_this_process().map_err(at(Step::Limits))?;
+        if !self.is_unlimited() {
+            hard.leave_no_core().map_err(at(Step::Limits))?;
+        }
         let landlock = Landlock::of_this_kernel();
         match self.enclosure {
             Some(blueprint) => {
@@ -162,6 +165,15 @@ impl Program<'_> {
         }
         kernel::close(self.told);
         Ok(walls | filtered | dropped)
+    }
+
+    /// Whether limits are switched off for a test.
+    const fn is_unlimited(&self) -> bool {
+        #[cfg(weak)]
+        if let Some(blueprint) = self.enclosure {
+            return blueprint.is_without(crate::blueprint::weakness::LIMITS);
+        }
+        false
     }
 
     /// Waits for the order and carries it out. Returns only when a step fails.
@@ -239,11 +251,8 @@ impl Program<'_> {
         };
         self.shared.set(PROCESSES, order.processes);
         self.shared.set(TASKS, tasks.map_or(0, |tasks| tasks.saturating_add(1)));
-        #[cfg(weak)]
-        let is_unlimited = self.enclosure.is_some_and(|blueprint| blueprint.is_without(crate::blueprint::weakness::LIMITS));
-        #[cfg(not(weak))]
-        let is_unlimited = false;
-        let limits = if is_unlimited { 0 } else { prepared.hard.lower(order, tasks).map_err(at(Step::Limits))? };
+        let limits =
+            if self.is_unlimited() { 0 } else { prepared.hard.lower(order, tasks).map_err(at(Step::Limits))? };
         let closed = self.enclosure.map_or_else(|| kernel::close_on_exec_from(3), enclosure::close_descriptors);
         closed.map_err(at(Step::Descriptors))?;
         let always = layer::SESSION | layer::NO_NEW_PRIVS | layer::CLOSED_FDS | layer::CLEARED_ENVIRONMENT;

@@ -20,7 +20,7 @@ use std::{
 use rustix::{
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
-    process::{Pid, Signal, WaitOptions},
+    process::{Pid, PidfdFlags, Signal, WaitOptions},
 };
 use tokio::io::AsyncReadExt;
 
@@ -121,6 +121,18 @@ impl Init {
     /// The number of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// A descriptor that can be read from when it has ended.
+    pub fn handle(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::process::pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?)
+    }
+
+    /// Ends whatever is in its group of processes. The group has its number, which is nobody else's until it is collected.
+    pub fn end_group(&self) {
+        if !self.collected {
+            let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
     }
 
     /// Sends it a signal. For an init that does not do what it must, such as one that somebody stopped.

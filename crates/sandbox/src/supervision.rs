@@ -245,7 +245,7 @@ pub fn refusal(report: Option<Report>) -> Error {
             | rustix::io::Errno::TXTBSY,
         ) => Kind::NotExecutable,
         (Step::Execute, rustix::io::Errno::TOOBIG) => Kind::InvalidInput,
-        (Step::Program, rustix::io::Errno::STALE) | (Step::Directory, rustix::io::Errno::STALE) => Kind::Changed,
+        (Step::Program | Step::Directory | Step::Mount, rustix::io::Errno::STALE) => Kind::Changed,
         (Step::Program, _) => Kind::OutsideEnclosure,
         (Step::Directory, _) => Kind::DirectoryUnusable,
         (Step::Unchanged, _) => Kind::Changed,

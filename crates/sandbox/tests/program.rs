@@ -84,7 +84,7 @@ async fn the_limits_hold_and_can_be_seen() {
     let outcome = lab.run(&lab.shell("cat /proc/self/limits; cat /proc/self/stat; echo $$")).await;
     let shown = text(&outcome.stdout.bytes);
     for line in [
-        "Max core file size 0 0 bytes",
+        "Max core file size 1 1 bytes",
         "Max cpu time 300 301 seconds",
         "Max file size 4294967296 4294967296 bytes",
         "Max open files 4096 4096 files",

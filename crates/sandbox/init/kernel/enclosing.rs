@@ -55,7 +55,10 @@ pub fn attach(mount: i32, path: &CStr) -> Result<(), Errno> {
     unsafe { call(Number::MoveMount, given) }.map(drop)
 }
 
-/// Puts an empty directory in the place of one, as far as this namespace sees it. One that is not there, or cannot be reached, needs none.
+/// Puts an empty directory in the place of one, as far as this namespace sees it.
+///
+/// One that is not there needs none, nor one that cannot be reached: whoever covers it passes every directory of its own user, open or closed, and of
+/// others' those that are open, which is all that the tool could.
 pub fn cover(path: &CStr) -> Result<(), Errno> {
     const ENOENT: i32 = 2;
     const EACCES: i32 = 13;
@@ -69,11 +72,11 @@ pub fn cover(path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Mounts pseudo-terminals of one's own.
+/// Mounts pseudo-terminals of one's own. Not as many as there can be on the machine, which all share.
 pub fn mount_terminals(path: &CStr) -> Result<(), Errno> {
     const NO_SET_ID_NO_EXEC: usize = 2 | 8;
     let kind = at(c"devpts".as_ptr());
-    let options = at(c"newinstance,ptmxmode=0666,mode=600".as_ptr());
+    let options = at(c"newinstance,ptmxmode=0666,mode=600,max=64".as_ptr());
     // SAFETY: every string ends with NUL.
     unsafe { call(Number::Mount, [kind, at(path.as_ptr()), kind, NO_SET_ID_NO_EXEC, options]) }.map(drop)
 }
@@ -95,6 +98,17 @@ pub fn namespace(link: &CStr) -> Option<u64> {
 pub fn new_user_namespace() -> Result<i32, Errno> {
     const NEW_USER: usize = 0x1000_0000;
     plain(Number::Clone, [NEW_USER | number(SIGCHLD)]).map(small)
+}
+
+/// Leaves the keys behind that whoever started this has. Where the kernel has no keys, or lets nobody at them, there are none to leave.
+pub fn leave_keys() -> Result<(), Errno> {
+    const JOIN_SESSION: usize = 1;
+    const EPERM: i32 = 1;
+    const ENOSYS: i32 = 38;
+    match plain(Number::Keyctl, [JOIN_SESSION, 0]) {
+        Err(Errno(EPERM | ENOSYS)) => Ok(()),
+        joined => joined.map(drop),
+    }
 }
 
 /// Becomes an ordinary user, for good, with no group but its own.

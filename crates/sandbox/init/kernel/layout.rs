@@ -42,7 +42,7 @@ impl Control {
     /// Where the descriptors begin.
     pub const HEADER: usize = size_of::<usize>() + 2 * size_of::<i32>();
     /// How many descriptors there is room for.
-    pub const MOST: usize = 32;
+    pub const MOST: usize = 253;
     /// Descriptors, among what travels over a socket.
     pub const RIGHTS: (i32, i32) = (1, 1);
 }

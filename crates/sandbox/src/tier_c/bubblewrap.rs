@@ -157,7 +157,10 @@ impl Arguments {
 
     /// What the init needs for its own part, and the init.
     fn end(mut self, init: i32) -> Vec<String> {
-        for capability in ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP", "CAP_SYS_ADMIN"] {
+        // The last one is for covering what is hidden, whatever a tool before has closed on the way to it.
+        let capabilities =
+            ["CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_DAC_READ_SEARCH"];
+        for capability in capabilities {
             self.add(["--cap-add", capability]);
         }
         self.add(["--as-pid-1", "--", &format!("/proc/self/fd/{init}"), "enclosed"]);

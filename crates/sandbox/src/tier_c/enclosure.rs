@@ -15,6 +15,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags},
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
 };
@@ -87,8 +88,10 @@ impl Enclosure {
         // One that is gone already has said why.
         let sent = send_all(&idle.orders, &launch.encode(), &fds)
             .and_then(|()| send_all(&idle.orders, &blueprint.encode(), &[]));
-        let (report, sockets) = sent.and_then(|()| hear(&idle.control)).unwrap_or_default();
+        let (report, sockets) = sent.and_then(|()| hear(&idle)).unwrap_or_default();
         let Some(Report::Enclosed { namespaces }) = report else {
+            // SECURITY: a bubblewrap that was killed while it built leaves a process that waits for it for ever.
+            idle.init.end_group();
             drop(idle);
             return Err(not_standing(report, heard));
         };
@@ -134,7 +137,7 @@ fn not_standing(report: Option<Report>, mut heard: io::PipeReader) -> Error {
 
 fn send_all(socket: &UnixStream, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     socket.set_nonblocking(false)?;
-    socket.set_write_timeout(Some(LONGEST))?;
+    socket.set_write_timeout(Some(Duration::from_secs(LONGEST_SECONDS.unsigned_abs())))?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -152,13 +155,17 @@ fn send_all(socket: &UnixStream, mut bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io
     }
 }
 
-/// The first report and the sockets that come with it.
-fn hear(control: &UnixStream) -> io::Result<(Option<Report>, Vec<OwnedFd>)> {
+/// The first report and the sockets that come with it, unless the process that was started ends without one.
+fn hear(idle: &Idle) -> io::Result<(Option<Report>, Vec<OwnedFd>)> {
+    let control = &idle.control;
+    let process = idle.init.handle()?;
     control.set_nonblocking(false)?;
-    control.set_read_timeout(Some(LONGEST))?;
     let mut report = [0; REPORT_LENGTH];
     let (mut have, mut fds) = (0, Vec::new());
     while have < REPORT_LENGTH {
+        if !has_words(control, &process)? {
+            break;
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(report.get_mut(have..).unwrap_or_default())];
@@ -178,6 +185,19 @@ fn hear(control: &UnixStream) -> io::Result<(Option<Report>, Vec<OwnedFd>)> {
     Ok((Report::decode(&report).filter(|_| have == REPORT_LENGTH), fds))
 }
 
+/// Waits until there is something to read. Not so if the process has ended and said nothing, or takes too long.
+fn has_words(control: &UnixStream, process: &OwnedFd) -> io::Result<bool> {
+    let timeout = rustix::event::Timespec { tv_sec: LONGEST_SECONDS, tv_nsec: 0 };
+    let mut waited = [PollFd::new(control, PollFlags::IN), PollFd::new(process, PollFlags::IN)];
+    while let Err(errno) = rustix::event::poll(&mut waited, Some(&timeout)) {
+        if errno != Errno::INTR {
+            return Err(errno.into());
+        }
+    }
+    let [words, _] = waited;
+    Ok(!words.revents().is_empty())
+}
+
 /// The numbers of this process's own namespaces, in the order of the report.
 pub fn own_namespaces() -> io::Result<[u64; 7]> {
     let mut numbers = [0; 7];
@@ -193,8 +213,8 @@ pub fn own_namespaces() -> io::Result<[u64; 7]> {
     Ok(numbers)
 }
 
-/// As many descriptors as one message has room for.
-const MOST_FDS: usize = 32;
+/// As many descriptors as the kernel takes in one message.
+pub const MOST_FDS: usize = 253;
 
 /// How long an enclosure may take to stand.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST_SECONDS: i64 = 20;

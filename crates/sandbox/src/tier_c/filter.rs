@@ -246,7 +246,13 @@ const ABSENT: &[Call] = calls! {
     clone3, openat2,
     open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, statmount, listmount, open_tree_attr,
     memfd_secret,
+    // SECURITY: the limit for cores is such that the kernel hands none to a program of root. It can be made less, and then that program is started.
+    prlimit64 when [Is(1, CORE), Given(2)],
+    setrlimit when [Is(0, CORE)],
 };
+
+/// The limit for the size of cores.
+const CORE: u32 = 4;
 
 const fn families(unix_sockets: UnixSockets) -> &'static [Call] {
     match unix_sockets {
@@ -301,7 +307,7 @@ mod number {
         SYS_reboot as reboot, SYS_request_key as request_key, SYS_sched_setaffinity as sched_setaffinity,
         SYS_sched_setattr as sched_setattr, SYS_sched_setparam as sched_setparam,
         SYS_sched_setscheduler as sched_setscheduler, SYS_setdomainname as setdomainname,
-        SYS_sethostname as sethostname, SYS_setns as setns, SYS_setpriority as setpriority,
+        SYS_sethostname as sethostname, SYS_setns as setns, SYS_setpriority as setpriority, SYS_setrlimit as setrlimit,
         SYS_settimeofday as settimeofday, SYS_socket as socket, SYS_socketpair as socketpair, SYS_swapoff as swapoff,
         SYS_swapon as swapon, SYS_syslog as syslog, SYS_umount2 as umount2, SYS_unshare as unshare,
         SYS_userfaultfd as userfaultfd, SYS_vhangup as vhangup,

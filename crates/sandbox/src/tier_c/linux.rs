@@ -5,7 +5,7 @@
 //! Refuses: a workspace that cannot be mounted so, with what to do about it. Does not: start anything.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::{
         fd::OwnedFd,
@@ -25,14 +25,17 @@ use super::{
     enclosure::own_namespaces,
     etc::Etc,
     filter::{Filters, NOTICED_ERROR},
-    profile::{NetworkKind, Profile},
+    outside,
+    profile::{Identity, NetworkKind, Profile},
 };
 use crate::{
     blueprint::{Blueprint, IMAGE, Launch, Mount, Network},
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     outcome::{Layer, Namespace},
     plan::UnixSockets,
+    protocol::{Named, Stamp},
     runner::hidden_as_bytes,
+    stamp::status_of,
 };
 
 /// What is configured about enclosures on this machine.
@@ -48,6 +51,8 @@ pub struct LinuxOptions {
     pub require_cgroup: bool,
     /// Certificates of authorities that programs trust, besides those that the machine trusts.
     pub trust: Vec<PathBuf>,
+    /// Directories that enclosures may be given to read. Each has to stay the one that it is now.
+    pub read_only: Vec<PathBuf>,
 }
 
 /// Enclosures by bubblewrap.
@@ -61,6 +66,8 @@ pub struct LinuxBubblewrap {
     users: Option<Users>,
     filters: [(UnixSockets, Filters); 2],
     own: [u64; 7],
+    /// Which directories those are that can be given to read, by device and number.
+    read_only: BTreeMap<PathBuf, (u64, u64)>,
 }
 
 /// Everything that is needed to start one enclosure.
@@ -112,7 +119,9 @@ impl LinuxBubblewrap {
         let users = is_root.then(|| Users::from(options.first_user));
         let own = own_namespaces().map_err(|error| unavailable("the kernel does not tell namespaces apart", &error))?;
         let filters = [refuse.map_err(broken)?, allow.map_err(broken)?];
-        Ok(Self { program, version, system, etc, cgroups, users, filters, own })
+        let known = |path: &PathBuf| Some((path.clone(), which(&open_directory(path).ok()?).ok()?));
+        let read_only = options.read_only.iter().filter_map(known).collect();
+        Ok(Self { program, version, system, etc, cgroups, users, filters, own, read_only })
     }
 
     /// The version of bubblewrap.
@@ -125,6 +134,11 @@ impl LinuxBubblewrap {
     #[must_use]
     pub fn cgroups(&self) -> &Cgroups {
         &self.cgroups
+    }
+
+    /// The directories that every enclosure has of its own, or of the system.
+    pub(super) fn own_directories(&self) -> impl Iterator<Item = &str> {
+        self.system.paths().chain(outside::OWN.iter().copied())
     }
 
     /// The system's own programs.
@@ -161,22 +175,27 @@ impl LinuxBubblewrap {
             |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be put together: {error}"));
         let cgroup = self.cgroups.make(&profile.bounds).map_err(refused)?;
         let user = self.users.as_ref().map(Users::take).transpose()?;
-        let mut directories = Vec::new();
-        let mut mounts = Vec::new();
+        let (mut directories, mut mounts) = (Vec::new(), Vec::new());
         let mut blueprint = self.blueprint(profile);
+        let read_only = self.read_only(profile)?;
+        for (path, directory) in &read_only {
+            blueprint.roots.push(named(path.as_str(), which(directory).map_err(refused)?));
+        }
+        let Identity { device, inode, owner } = profile.identity;
+        blueprint.roots.push(named(profile.workspace.as_str(), (device, inode)));
         if user.is_some() {
-            let read_only = profile.mounted_read_only(&self.system);
-            let read_only = read_only.map(|path| (path.as_str().as_bytes(), Path::new(path.as_str())));
-            let mounted = std::iter::once((b"/etc".as_slice(), self.etc.path())).chain(read_only);
-            // The machine's own are there then.
+            let etc = open_directory(self.etc.path())?;
+            let read_only = read_only.into_iter().map(|(path, directory)| (path.as_str(), directory));
+            let mounted = std::iter::once(("/etc", etc)).chain(read_only);
+            // The machine's own is there then.
             #[cfg(weak)]
             let mounted = mounted.filter(|_| !crate::weak::is_off(crate::blueprint::weakness::MOUNTS));
-            for (inside, outside) in mounted {
-                directories.push(open_directory(outside)?);
+            for (path, directory) in mounted {
+                directories.push(directory);
                 mounts.push(Mount { owner: [0, 0], read_only: true });
-                blueprint.mounts.push(inside.to_vec());
+                blueprint.mounts.push(path.as_bytes().to_vec());
             }
-            mounts.push(Mount { owner: profile.identity.owner.map(u64::from), read_only: false });
+            mounts.push(Mount { owner: owner.map(u64::from), read_only: false });
             blueprint.mounts.push(profile.workspace.as_str().as_bytes().to_vec());
         }
         let launch = Launch {
@@ -191,12 +210,33 @@ impl LinuxBubblewrap {
         Ok(Construction { launch, blueprint, cgroup, user, directories, etc: Arc::clone(&self.etc) })
     }
 
+    /// The directories that a profile's programs are given to read, which are those that were configured.
+    fn read_only<'a>(&'a self, profile: &'a Profile) -> Result<Vec<(&'a AbsolutePath, OwnedFd)>, Error> {
+        let mut opened = Vec::new();
+        #[cfg(weak)]
+        if crate::weak::is_off(crate::blueprint::weakness::MOUNTS) {
+            return Ok(opened);
+        }
+        for path in profile.mounted_read_only(&self.system) {
+            let directory = open_directory(Path::new(path.as_str()))?;
+            // SECURITY: it may lie where programs of another workspace can put something else, such as a link to what is nobody's business.
+            let known = self.read_only.get(Path::new(path.as_str()));
+            if known.is_some_and(|known| which(&directory).ok() != Some(*known)) {
+                let what = "this is not the directory that it was when the configuration was read:";
+                return Err(Error::about(Kind::Changed, what, path.as_str()));
+            }
+            opened.push((path, directory));
+        }
+        Ok(opened)
+    }
+
     fn blueprint(&self, profile: &Profile) -> Blueprint {
         let bytes = |path: &str| path.as_bytes().to_vec();
         let filters = self.filters(profile);
         let read_only = profile.read_only.iter().map(AbsolutePath::as_str);
         Blueprint {
             mounts: Vec::new(),
+            roots: Vec::new(),
             programs: self.system.paths().chain(read_only).map(bytes).collect(),
             readable: ["/etc", "/proc", "/var"].map(bytes).to_vec(),
             devices: vec![bytes("/dev")],
@@ -306,6 +346,16 @@ impl Drop for User {
 fn taken() -> MutexGuard<'static, BTreeSet<u32>> {
     static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which directory this is: its device, and its number there.
+fn which(directory: &OwnedFd) -> io::Result<(u64, u64)> {
+    let Stamp { device, inode, .. } = Stamp::from(&status_of(directory)?);
+    Ok((device, inode))
+}
+
+fn named(path: &str, (device, inode): (u64, u64)) -> Named {
+    Named { path: path.as_bytes().to_vec(), device, inode }
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Error> {

@@ -127,8 +127,9 @@ impl TierC {
         enclosure: &EnclosurePlan,
         executable: &Executable,
     ) -> Result<(), Error> {
-        if plan.workspace.as_str() == "/" {
-            return Err(Error::new(Kind::OutsideWorkspace, "the whole machine cannot be a workspace of tier c"));
+        if let Some(own) = self.backend.own_directories().find(|own| is_at_or_above(&plan.workspace, own)) {
+            let what = format!("an enclosure has its own {own}, so this cannot be a workspace of tier c:");
+            return Err(Error::about(Kind::OutsideWorkspace, &what, plan.workspace.as_str()));
         }
         let holds = |path: &AbsolutePath| {
             self.backend.holds(path)
@@ -220,6 +221,10 @@ impl TierC {
             });
         }
     }
+}
+
+fn is_at_or_above(workspace: &AbsolutePath, own: &str) -> bool {
+    AbsolutePath::parse(own).is_ok_and(|own| own.is_within(workspace))
 }
 
 /// A profile for an enclosure in which nothing is to run, with a workspace in which there is nothing.

@@ -43,8 +43,8 @@ fn is_of_this_machine(path: &AbsolutePath) -> bool {
     top.is_some_and(|top| fs::symlink_metadata(format!("/{top}")).is_ok())
 }
 
-/// What every enclosure has of its own, and where the way to those begins.
-const OWN: &[&str] = &["/etc", "/dev", "/proc", "/tmp", "/var/tmp"];
+/// What every enclosure has of its own.
+pub const OWN: &[&str] = &["/etc", "/dev", "/proc", "/tmp", "/var/tmp"];
 
 /// How many are told, and how long one may be.
 const MOST: usize = 8;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use palyra_types::{path::AbsolutePath, sandbox::EgressEnforcementMode};
 
-use super::{bubblewrap::SystemTree, linux::PROXY_PORT};
+use super::{bubblewrap::SystemTree, enclosure::MOST_FDS, linux::PROXY_PORT};
 use crate::{
     plan::{Containment, Limits, ProcessPlan, UnixSockets},
     protocol::Stamp,
@@ -68,9 +68,10 @@ pub enum NetworkKind {
 impl NetworkKind {
     /// One of its own, in which every name is answered at these ports.
     ///
-    /// Not at the proxy's: nothing else can be there. Whoever looks for a host at that port finds it by the proxy.
+    /// Not at the proxy's, where nothing else can be, nor at more than a message has room for. Whoever looks for a host at those finds it by the proxy.
     pub(super) fn own(mut ports: BTreeSet<u16>) -> Self {
         ports.remove(&PROXY_PORT);
+        let ports = ports.into_iter().take(MOST_PORTS).collect();
         #[cfg(weak)]
         if crate::weak::is_off(crate::blueprint::weakness::NETWORK) {
             return Self::Machine;
@@ -122,6 +123,9 @@ impl Profile {
         self.read_only.iter().filter(|path| !system.holds(path) && !path.is_within(&self.workspace))
     }
 }
+
+/// As many sockets as go along with the report that an enclosure stands, without those for names and for the proxy.
+const MOST_PORTS: usize = MOST_FDS - 2;
 
 /// A profile for tests.
 #[cfg(test)]

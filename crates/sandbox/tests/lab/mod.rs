@@ -54,6 +54,7 @@ impl Lab {
                 first_user: FIRST_USER,
                 require_cgroup: false,
                 trust: Vec::new(),
+                read_only: Vec::new(),
             },
             warm: WarmOptions { each: 2, most: 4, idle: Duration::from_secs(60) },
         }
