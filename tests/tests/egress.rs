@@ -12,7 +12,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 
 use palyra_api::call::{Call, Output};
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, tool},
+    daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, tool, yes},
     site::Site,
 };
 use serde_json::{Value, json};
@@ -223,6 +223,116 @@ async fn policies_that_tighten_close_the_connection() {
     net.lab.owner().reload().await.unwrap();
     let ran = Ran::of(over(&net.lab.agent(), running.id).await);
     assert_ne!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Changes what is configured, and has it read.
+async fn reconfigure(net: &Net, from: &str, to: &str) {
+    let config = net.lab.home().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(&config, text.replace(from, to)).unwrap();
+    net.lab.owner().reload().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_tightens_closes_the_connection_that_it_would_refuse_now() {
+    let net = Net::start(ALLOW_ALL, LISTED, |plan| plan).await;
+    let call = accepted(command(["curl", "-sSN", "--max-time", "20", &net.url(NAME, "endless")]));
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    while net.site.requests() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let begun = std::time::Instant::now();
+    reconfigure(&net, "allow_private = true", "allow_private = false").await;
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "it went on for {:?}", begun.elapsed());
+    let ran = net.run(["curl", "-sS", &net.url(NAME, "greeting")]).await;
+    assert_eq!(ran.refusals(), ["private_address"], "{ran:?}");
+}
+
+/// A yes that comes after the rule is gone is a yes to a host that nobody lists.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_counts_under_the_terms_that_hold_when_it_comes() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let call = accepted(command(["curl", "-sS", &net.url(NAME, "greeting")]));
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    let owner = net.lab.owner();
+    let question = asked(&owner, 1).await.remove(0);
+    reconfigure(&net, "host = \"files.lab.test\"", "host = \"elsewhere.lab.test\"").await;
+    approve(&owner, &question).await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    assert_eq!(ran.refusals(), ["private_address"], "{ran:?}");
+    assert_eq!(net.site.requests(), 0);
+}
+
+const FLOOD: &str = "
+import socket, sys, time
+kept = []
+for number in range(int(sys.argv[1])):
+    client = socket.create_connection(('127.0.0.1', 3128))
+    client.sendall(b'CONNECT h%d.flood.test:443 HTTP/1.1\\r\\n\\r\\n' % number)
+    if len(sys.argv) > 2:
+        kept.append(client)
+        continue
+    time.sleep(0.005)
+    client.close()
+time.sleep(1)
+print('done')
+time.sleep(8 if kept else 0)
+";
+
+/// Questions of clients that had gone stayed open, and more of them than connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_cannot_flood_a_person_with_questions() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let owner = net.lab.owner();
+    let ran = net.run(["/usr/bin/python3", "-c", FLOOD, "200"]).await;
+    assert_eq!(ran.stdout.trim(), "done", "{ran:?}");
+    assert_eq!(asked(&owner, 0).await.len(), 0);
+    let call = accepted(command(["/usr/bin/python3", "-c", FLOOD, "40", "kept"]));
+    let running = net.lab.agent().propose(&call, None).await.unwrap();
+    asked(&owner, 16).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(asked(&owner, 16).await.len(), 16);
+    net.lab.agent().cancel(running.id).await.unwrap();
+    over(&net.lab.agent(), running.id).await;
+    for _ in 0..100 {
+        if asked(&owner, 0).await.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("questions of a call that is over are left");
+}
+
+/// One request a second, whatever comes of it.
+const AGAIN: &str =
+    "for n in 1 2 3 4 5 6; do curl -sS -o /dev/null -w '%{http_code}\n' --max-time 4 URL || echo failed; sleep 1; done";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_standing_approval_counts_for_calls_that_run() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let owner = net.lab.owner();
+    let line = AGAIN.replace("URL", &net.url(NAME, "greeting"));
+    let running = net.lab.agent().propose(&accepted(command(["/bin/sh", "-c", &line])), None).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    let answer = palyra_api::approval::Approve { scope: palyra_api::approval::Scope::Session, ..yes(&question) };
+    owner.approve(question.id, &answer).await.unwrap();
+    let grants = owner.grants().await.unwrap().grants;
+    // What wanted it is not what is covered.
+    let covers = serde_json::to_value(&grants[0]).unwrap().to_string();
+    assert!(covers.contains(&format!("connections of any program to {NAME} port {}", net.site.port())), "{covers}");
+    while net.site.requests() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    owner.end_grant(grants[0].id).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    owner.deny(question.id, &no(&question, None)).await.unwrap();
+    let ran = Ran::of(over(&net.lab.agent(), running.id).await);
+    let failed = ran.stdout.lines().filter(|line| *line != "200").count();
+    assert!(ran.stdout.starts_with("200\n") && failed >= 1, "{ran:?}");
+    assert_eq!(ran.refusals(), ["denied_by_person"], "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,9 @@
 //! Decides about the connections of one call while it runs.
 //!
 //! Guarantees: a connection is let through only if policy allows it to a listed host, or a person was shown this host and port, with the call
-//! or in a question of its own; policies that change meanwhile count at once, for connections that stand, too. Each one is journalled.
+//! or in a question of its own; policies, lists and standing approvals that change meanwhile count at once, for connections that stand, too, and for
+//! those that waited for an answer. Each one is journalled.
+//! Refuses: to ask about more than a person can look at. A question that no client waits for any more is withdrawn.
 //! Does not: connect. Names that are refused are never asked of anybody.
 
 use std::{
@@ -19,10 +21,15 @@ use palyra_sandbox::{
         Ruling, Terms, TlsDemand,
     },
 };
-use palyra_types::{Action, HostName, JsonObject, Resource, ToolName, id::CallId, json::Limits};
+use palyra_types::{
+    Action, HostName, JsonObject, Resource, ToolName,
+    id::{ApprovalId, CallId},
+    json::Limits,
+};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
+    attest::Completed,
     gate::{Gate, Inner, internal},
     proposal::{ToolProposal, Within},
     refusal::Refusal,
@@ -42,14 +49,27 @@ pub(crate) struct CallDoor {
     approved: bool,
     /// What the call does, in one line.
     summary: String,
-    /// What was asked about, and what a person said.
-    asked: Mutex<HashMap<EgressHost, Asked>>,
+    /// What was asked about, and what was said.
+    asked: Arc<Mutex<HashMap<EgressHost, Arc<Question>>>>,
+    /// What was let through, and under which terms: the loosest, if there were several.
+    admitted: Mutex<HashMap<EgressHost, Admittance>>,
     /// Questions that are open and records that are being written. They end with this.
     work: Mutex<JoinSet<()>>,
 }
 
-/// What a person says to a connection; nothing yet while they are asked.
-type Asked = watch::Receiver<Option<Result<(), EgressRefusal>>>;
+/// What is said to a connection; nothing yet while somebody is asked. Whoever waits for it listens.
+type Question = watch::Sender<Option<Said>>;
+
+/// Yes, by the standing approval of this question, if it was one; or no.
+type Said = Result<Option<ApprovalId>, EgressRefusal>;
+
+/// How a connection was let through.
+#[derive(Clone, Copy)]
+struct Admittance {
+    terms: Terms,
+    /// The standing approval that did, if one did.
+    by: Option<ApprovalId>,
+}
 
 /// What a door is made of.
 pub(crate) struct CallDoorParts {
@@ -64,13 +84,23 @@ pub(crate) struct CallDoorParts {
 impl CallDoor {
     pub(crate) fn new(parts: CallDoorParts) -> Self {
         let CallDoorParts { inner, proposal, context, declared, approved, summary } = parts;
-        Self { inner, proposal, context, declared, approved, summary, asked: Mutex::default(), work: Mutex::default() }
+        Self {
+            inner,
+            proposal,
+            context,
+            declared,
+            approved,
+            summary,
+            asked: Arc::default(),
+            admitted: Mutex::default(),
+            work: Mutex::default(),
+        }
     }
 
     /// Waits until everything is on record. To be called when there are no more connections.
     pub(crate) async fn close(&self) {
         // Questions that are still open are nobody's any more.
-        self.asked().clear();
+        lock(&self.asked).clear();
         let mut work = std::mem::take(&mut *self.work());
         while work.join_next().await.is_some() {}
     }
@@ -100,32 +130,60 @@ impl CallDoor {
         }
     }
 
-    /// Has a person asked, once for each host and port.
-    fn ask(&self, host: &HostName, port: u16) -> Asked {
+    /// Has a person asked, once for each host and port. What a standing approval said is asked for anew when it has been ended.
+    fn ask(&self, host: &HostName, port: u16) -> Result<watch::Receiver<Option<Said>>, EgressRefusal> {
         let target = EgressHost { host: host.clone(), port };
-        let mut asked = self.asked();
-        if let Some(known) = asked.get(&target) {
-            return known.clone();
+        let mut asked = lock(&self.asked);
+        let has_ended =
+            |known: &Question| matches!(*known.borrow(), Some(Ok(Some(grant))) if self.inner.has_ended(grant));
+        if let Some(known) = asked.get(&target).filter(|known| !has_ended(known)) {
+            return Ok(known.subscribe());
         }
-        let (answer, answered) = watch::channel(None);
-        asked.insert(target, answered.clone());
+        // SECURITY: a program could have a person asked without end, and take all questions that its principal may have open.
+        if asked.values().filter(|one| one.borrow().is_none()).count() >= MOST_QUESTIONS {
+            let detail = format!("{MOST_QUESTIONS} questions about other hosts of this call wait already");
+            return Err(EgressRefusal::new(Kind::Unanswered, detail));
+        }
+        let question = Arc::new(Question::new(None));
+        let answer = question.subscribe();
+        asked.insert(target.clone(), Arc::clone(&question));
         let (gate, proposal) = (Gate { inner: Arc::clone(&self.inner) }, self.question(host, port));
+        let all = Arc::clone(&self.asked);
         self.work().spawn(async move {
             let asking = async {
                 match proposal {
-                    Ok(proposal) => gate.run_own(proposal).await.map(drop).map_err(|refusal| said_no(&refusal)),
+                    Ok(proposal) => gate.run_own(proposal).await.map(standing).map_err(|refusal| said_no(&refusal)),
                     Err(refusal) => Err(said_no(&refusal)),
                 }
             };
-            tokio::select! {
-                said = asking => {
-                    let _ = answer.send(Some(said));
+            tokio::pin!(asking);
+            loop {
+                tokio::select! {
+                    said = &mut asking => {
+                        question.send_replace(Some(said));
+                        return;
+                    }
+                    () = question.closed() => {
+                        // Nobody waits for it any more. The question is withdrawn with the future, unless somebody came meanwhile.
+                        let mut asked = lock(&all);
+                        if question.receiver_count() == 0 {
+                            asked.remove(&target);
+                            return;
+                        }
+                    }
                 }
-                // Nobody waits for it any more. The question is withdrawn with the future.
-                () = answer.closed() => {}
             }
         });
-        answered
+        Ok(answer)
+    }
+
+    /// Lets a connection through.
+    fn admit(&self, host: &HostName, port: u16, terms: Terms, by: Option<ApprovalId>) -> Ruling {
+        let target = EgressHost { host: host.clone(), port };
+        let mut admitted = lock(&self.admitted);
+        let earlier = admitted.get(&target).map_or(terms, |earlier| looser(earlier.terms, terms));
+        admitted.insert(target, Admittance { terms: earlier, by });
+        Ruling::Allow(terms)
     }
 
     /// The question as a call of its own, by the same principal in the same run.
@@ -143,12 +201,8 @@ impl CallDoor {
         })
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<EgressHost, Asked>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.work)
     }
 }
 
@@ -178,30 +232,47 @@ impl Doorkeeper for CallDoor {
 
     fn decide<'a>(&'a self, host: &'a HostName, port: u16) -> BoxFuture<'a, Ruling> {
         Box::pin(async move {
-            let terms = match self.judge(host, port) {
-                Judgement::Allowed(terms) => return Ruling::Allow(terms),
+            match self.judge(host, port) {
+                Judgement::Allowed(terms) => return self.admit(host, port, terms, None),
                 Judgement::Refused(refusal) => return Ruling::Deny(refusal),
-                Judgement::Asks(terms) => terms,
+                Judgement::Asks(_) => {}
+            }
+            let mut answer = match self.ask(host, port) {
+                Ok(answer) => answer,
+                Err(refusal) => return Ruling::Deny(refusal),
             };
-            let mut asked = self.ask(host, port);
-            match asked.wait_for(Option::is_some).await.map(|said| said.clone()) {
-                Ok(Some(Ok(()))) => Ruling::Allow(terms),
-                Ok(Some(Err(refusal))) => Ruling::Deny(refusal),
-                Ok(None) | Err(_) => Ruling::Deny(EgressRefusal::new(Kind::Unanswered, "the question was withdrawn")),
+            let said = answer.wait_for(Option::is_some).await.map(|said| said.clone());
+            match (said, self.judge(host, port)) {
+                // What holds now counts, not what did when the question was asked.
+                (Ok(Some(Ok(_))), Judgement::Refused(refusal)) => Ruling::Deny(refusal),
+                (Ok(Some(Ok(by))), Judgement::Allowed(terms) | Judgement::Asks(terms)) => {
+                    self.admit(host, port, terms, by)
+                }
+                (Ok(Some(Err(refusal))), _) => Ruling::Deny(refusal),
+                (Ok(None) | Err(_), _) => {
+                    Ruling::Deny(EgressRefusal::new(Kind::Unanswered, "the question was withdrawn"))
+                }
             }
         })
     }
 
     fn still(&self, host: &HostName, port: u16) -> bool {
-        match self.judge(host, port) {
-            Judgement::Allowed(_) => true,
-            Judgement::Refused(_) => false,
-            Judgement::Asks(_) => {
-                let asked = self.asked();
+        let admitted = lock(&self.admitted).get(&EgressHost { host: host.clone(), port }).copied();
+        let Some(Admittance { terms, by }) = admitted else { return false };
+        let now = match self.judge(host, port) {
+            Judgement::Refused(_) => return false,
+            Judgement::Allowed(now) => now,
+            Judgement::Asks(now) => {
+                let is_standing = by.is_some_and(|grant| !self.inner.has_ended(grant));
+                let asked = lock(&self.asked);
                 let known = asked.get(&EgressHost { host: host.clone(), port });
-                known.is_some_and(|asked| matches!(*asked.borrow(), Some(Ok(()))))
+                if !is_standing && !known.is_some_and(|one| matches!(*one.borrow(), Some(Ok(None)))) {
+                    return false;
+                }
+                now
             }
-        }
+        };
+        looser(terms, now) == now
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -218,6 +289,24 @@ impl Doorkeeper for CallDoor {
             let _ = inner.commit(vec![record], Vec::new()).await;
         });
     }
+}
+
+/// The standing approval that a question was answered by, if it was one.
+fn standing(done: Completed) -> Option<ApprovalId> {
+    done.receipt.attestation.approver.filter(|approver| approver.covers.is_some()).map(|approver| approver.approval)
+}
+
+/// What lets through whatever either does.
+fn looser(one: Terms, other: Terms) -> Terms {
+    let private = match (one.private, other.private) {
+        (PrivateAddresses::Refuse, PrivateAddresses::Refuse) => PrivateAddresses::Refuse,
+        _ => PrivateAddresses::Allow,
+    };
+    Terms { tls: if one.tls == other.tls { one.tls } else { TlsDemand::Any }, private }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn denied(decision: &Decision) -> EgressRefusal {
@@ -239,6 +328,9 @@ const UNLISTED: Terms = Terms { tls: TlsDemand::ByPort, private: PrivateAddresse
 
 /// The port that most connections are for.
 const USUAL: u16 = 443;
+
+/// How many questions of one call wait at the same time.
+const MOST_QUESTIONS: usize = 16;
 
 /// How many ports of a host are looked at for its name.
 const MOST_GLANCES: usize = 16;

@@ -9,7 +9,7 @@
 //! stopped, and attested if it had begun.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry},
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -31,7 +31,7 @@ use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
     AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
     Timestamp,
-    id::{CallId, RunId, SessionId},
+    id::{ApprovalId, CallId, RunId, SessionId},
 };
 use tokio::{
     runtime::Handle,
@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) policies: watch::Sender<u64>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) memory: Memory,
+    /// The standing approvals that were ended while this daemon runs.
+    pub(crate) ended: Mutex<BTreeSet<ApprovalId>>,
     calls: Mutex<HashMap<CallId, UnderWay>>,
     /// Whether nothing is let in any more.
     stopping: AtomicBool,
@@ -148,6 +150,7 @@ impl Gate {
             policies: watch::channel(0).0,
             admission,
             memory: Memory::default(),
+            ended: Mutex::default(),
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
             in_order: AtomicBool::new(false),

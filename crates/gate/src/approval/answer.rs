@@ -3,7 +3,10 @@
 //! Guarantees: an agent never answers; nobody answers their own call, or one made on their behalf, but a person at a terminal where policy lets
 //! them; policy is asked about every answer; a question is answered once, and whoever is late is told so.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use palyra_journal::{
     CommitError, NewRecord, RecordKind, Trouble,
@@ -188,7 +191,12 @@ impl Gate {
         let subject = palyra_journal::Subject { approval: Some(id), ..palyra_journal::Subject::default() };
         let record = inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.to_string() }))?;
         match inner.commit(vec![record], vec![Change::EndGrant(id)]).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                inner.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+                // What runs by it is looked at again.
+                inner.policies.send_modify(|count| *count += 1);
+                Ok(())
+            }
             Err(CommitError::Conflict(_)) => Err(AnswerError::Unknown(id)),
             Err(error) => Err(Refusal::from(error).into()),
         }
@@ -196,6 +204,11 @@ impl Gate {
 }
 
 impl Inner {
+    /// Whether somebody has ended a standing approval.
+    pub(crate) fn has_ended(&self, grant: ApprovalId) -> bool {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&grant)
+    }
+
     /// Unlocks a session of answering, once it is on record that somebody knew the PIN.
     async fn unlock(self: Arc<Self>, session: String, by: String, pin: String) -> Result<(), AnswerError> {
         let shared = Arc::clone(&self);

@@ -22,7 +22,7 @@ use crate::{
     plan::{Bounds, Plan},
     proposal::ToolProposal,
     refusal::Refusal,
-    tool::{ProcessWork, Work},
+    tool::{HostPort, ProcessWork, Work},
 };
 
 /// A standing approval that covers a call.
@@ -215,6 +215,10 @@ impl Cover {
                 let (program, args) = (program.clone(), work.args.iter().take(*fixed).cloned().collect());
                 let process = palyra_types::Process { program, leads_to: None, args, cwd: None };
                 format!("{} … with any further arguments", visible(&process.command()))
+            }
+            // What wanted it is not part of it: the next program of the session wants the same.
+            (_, Work::Connect(HostPort { host, port })) => {
+                format!("connections of any program to {host} port {port}")
             }
             _ => format!("exactly: {}", prompt.summary),
         }
