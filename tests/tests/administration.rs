@@ -143,12 +143,18 @@ async fn a_directory_that_nobody_configured_is_a_workspace_for_as_long_as_the_da
     let lab = Lab::new().await;
     let own = tempfile::tempdir().unwrap();
     fs::write(own.path().join("a"), "mine").unwrap();
-    std::os::unix::fs::symlink(own.path(), lab.workspace().join("link")).unwrap();
+    let links = tempfile::tempdir().unwrap();
+    for link in [links.path().join("link"), lab.workspace().join("link")] {
+        std::os::unix::fs::symlink(own.path(), link).unwrap();
+    }
     let name = lab.gate.adopt_directory(&absolute(own.path())).unwrap();
     let real = fs::canonicalize(own.path()).unwrap();
     let digest = Sha256Digest::of(real.to_str().unwrap().as_bytes()).to_string();
     assert_eq!(name.to_string(), format!("dir-{}", digest.get(..16).unwrap()));
-    assert_eq!(lab.gate.adopt_directory(&absolute(&lab.workspace().join("link"))).unwrap(), name);
+    assert_eq!(lab.gate.adopt_directory(&absolute(&links.path().join("link"))).unwrap(), name);
+    // A program may have put it there.
+    let answer = lab.gate.adopt_directory(&absolute(&lab.workspace().join("link")));
+    assert!(matches!(answer, Err(WorkspaceError::LinkInWorkspace(_))), "{answer:?}");
     assert_eq!(lab.gate.evaluation().workspaces.get(&name), Some(&absolute(&real)));
     // Policy lets agents read inside of the workspace unasked.
     let read = || ToolProposal { workspace: Some(name.clone()), ..lab.call("fs.read", json!({ "path": "a" })) };

@@ -178,6 +178,8 @@ async fn a_connection_that_policy_asks_about_waits_for_the_answer() {
     assert_eq!(question.tool.as_str(), "net.connect");
     assert!(question.summary.starts_with("connect to files.lab.test port "), "{}", question.summary);
     assert!(question.summary.contains("wanted by /usr/bin/curl"), "{}", question.summary);
+    assert_eq!(question.plan.hosts, [format!("{NAME}:{}", net.site.port())]);
+    assert!(question.plan.writes.starts_with("nothing more than before"), "{}", question.plan.writes);
     assert_eq!(net.site.requests(), 0);
     approve(&owner, &question).await.unwrap();
     let ran = Ran::of(over(&net.lab.agent(), running.id).await);
@@ -304,6 +306,25 @@ async fn a_program_cannot_flood_a_person_with_questions() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("questions of a call that is over are left");
+}
+
+const CONNECT: &str = "
+import socket, sys
+for target in sys.argv[1:]:
+    client = socket.create_connection(('127.0.0.1', 3128))
+    client.sendall(b'CONNECT %s HTTP/1.1\\r\\n\\r\\n' % target.encode())
+    print(client.recv(12).decode())
+";
+
+/// A person was asked about the daemon's own listener, and their yes was refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_asked_about_an_address_that_is_out_of_reach() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let own = net.lab.local().to_string();
+    let ran =
+        net.run(["/usr/bin/python3", "-c", CONNECT, &own, "10.0.0.1:443", "[::1]:443", "169.254.169.254:80"]).await;
+    assert_eq!(ran.stdout, "HTTP/1.1 403\n".repeat(4), "{ran:?}");
+    assert_eq!(ran.refusals(), ["own_listener", "private_address", "private_address", "private_address"], "{ran:?}");
 }
 
 /// One request a second, whatever comes of it.

@@ -98,7 +98,9 @@ impl Daemon {
         let store: Arc<dyn JournalStore> = Arc::<SqliteJournal>::clone(&journal);
         let engine = Arc::new(Engine::new(&config.policies(&installation.home().policies())?)?);
         let listeners = Forbidden(vec![config.listen.control, config.listen.local]);
-        let net = Arc::new(Connector::new(resolver, listeners));
+        // SECURITY: what runs inside must not take the descriptors that people and agents need to reach the daemon.
+        let room = descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX));
+        let net = Arc::new(Connector::new(resolver, listeners).with_room(room));
         let gate = open_gate(installation, &config, (engine, &store), (&clock, &entropy, net)).await?;
         let recovered = gate.recover().await?;
         let policy_set = gate.engine().snapshot().digest();

@@ -7,7 +7,8 @@ use palyra_api::{
     call::PolicyRef,
 };
 use palyra_gate::{
-    ApprovalRecord, DecisionScope, PendingToolApproval, ProcessWork, Work, approval::record::Pattern, plan::Plan,
+    ApprovalRecord, DecisionScope, HostPort, PendingToolApproval, ProcessWork, Work, approval::record::Pattern,
+    plan::Plan,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId};
@@ -37,7 +38,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         args: prompt.args.clone(),
         command,
         files,
-        plan: containment(&prompt.plan),
+        plan: containment(&prompt.work, &prompt.plan),
         risk: Risk { level: prompt.risk.level.to_string(), reasons: prompt.risk.reasons.clone() },
         reason: prompt.reason.clone(),
         policies: prompt
@@ -198,14 +199,18 @@ fn command(work: &ProcessWork) -> Command {
     }
 }
 
-fn containment(plan: &Plan) -> Containment {
+fn containment(work: &Work, plan: &Plan) -> Containment {
     let writes = match (plan, plan.tier()) {
         (Plan::Fetch { .. }, _) => "nothing",
+        _ if matches!(work, Work::Connect(_)) => "nothing more than before: the program that wants this runs already",
         (_, None) => "what its arguments name, inside the workspace",
         (_, Some(SandboxTier::B)) => "whatever the daemon's user can write: tier b contains nothing",
         (_, Some(SandboxTier::A | SandboxTier::C)) => "the workspace, and nothing else",
     };
-    let hosts = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
+    let mut hosts: Vec<String> = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
+    if let Work::Connect(HostPort { host, port }) = work {
+        hosts.push(format!("{host}:{port}"));
+    }
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),
         egress: plan.egress().map(|egress| egress.to_string()),

@@ -126,7 +126,14 @@ impl CallDoor {
                 Ruling::Allow(terms) => Judgement::Allowed(terms),
             },
             (Verdict::Ask, terms) if declared && self.approved => Judgement::Allowed(terms.unwrap_or(UNLISTED)),
-            (Verdict::Ask, terms) => Judgement::Asks(terms.unwrap_or(UNLISTED)),
+            (Verdict::Ask, terms) => {
+                let terms = terms.unwrap_or(UNLISTED);
+                // Nobody is asked about what would be refused all the same.
+                match self.inner.ground.net.objection(host, port, terms) {
+                    Some(refusal) => Judgement::Refused(refusal),
+                    None => Judgement::Asks(terms),
+                }
+            }
         }
     }
 

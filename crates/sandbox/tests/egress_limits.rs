@@ -251,6 +251,21 @@ async fn a_run_makes_so_many_connections_and_no_more() {
     assert_eq!(lab.finish().await.refused, 5);
 }
 
+/// Programs could take all descriptors of the daemon by what they keep open.
+#[tokio::test]
+async fn clients_beyond_the_room_of_all_runs_wait_until_others_leave() {
+    let host = Host::echo().await;
+    let target = format!("listed.example:{}", host.at.port());
+    let lab = Setup::new().open("listed.example", host.at).room(2).start();
+    let (first, second) = (lab.tunnel(&target).await.unwrap(), lab.tunnel(&target).await.unwrap());
+    let third = lab.tunnel(&target);
+    tokio::pin!(third);
+    assert!(tokio::time::timeout(Duration::from_millis(300), &mut third).await.is_err(), "there was no room");
+    drop(first);
+    assert!(tokio::time::timeout(Duration::from_secs(5), third).await.expect("there is room").is_ok());
+    drop(second);
+}
+
 #[tokio::test]
 async fn clients_that_break_off_at_any_moment_give_their_places_back() {
     let host = Host::echo().await;

@@ -21,12 +21,13 @@ use futures_util::future::BoxFuture;
 use palyra_types::host::HostName;
 use tokio::{
     net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout, timeout_at},
 };
 
 use super::{
     address::{NotPublic, embedded, is_public},
-    door::Admitted,
+    door::{Admitted, Terms},
     intercept::Interceptor,
     refusal::{EgressRefusal, EgressRefusalKind as Kind},
     resolve::{Resolve, Share},
@@ -40,6 +41,7 @@ pub struct Connector {
     dial: Arc<dyn Dial>,
     interceptor: Option<Arc<dyn Interceptor>>,
     patience: Duration,
+    room: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Connector {
@@ -52,7 +54,14 @@ impl Connector {
     /// A connector that finds hosts by `resolver` and never reaches `forbidden`.
     #[must_use]
     pub fn new(resolver: Arc<dyn Resolve>, forbidden: Forbidden) -> Self {
-        Self { resolver, forbidden, dial: Arc::new(SystemDial), interceptor: None, patience: Duration::from_secs(10) }
+        Self {
+            resolver,
+            forbidden,
+            dial: Arc::new(SystemDial),
+            interceptor: None,
+            patience: Duration::from_secs(10),
+            room: Arc::new(Semaphore::new(ROOM)),
+        }
     }
 
     /// With somebody who terminates TLS for some hosts.
@@ -74,6 +83,25 @@ impl Connector {
     pub const fn waiting(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// With room for so many clients of all runs together. Each takes up to two descriptors of the daemon.
+    #[must_use]
+    pub fn with_room(mut self, clients: usize) -> Self {
+        self.room = Arc::new(Semaphore::new(clients.min(ROOM)));
+        self
+    }
+
+    /// Waits until there is room for one more client, and keeps it.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).acquire_owned().await.ok()
+    }
+
+    /// Why an address is out of reach under these terms, whoever says yes to it. Of a name that is not known before it is resolved.
+    #[must_use]
+    pub fn objection(&self, host: &HostName, port: u16, terms: Terms) -> Option<EgressRefusal> {
+        let address = SocketAddr::new(host.address()?.to_canonical(), port);
+        self.judge(address, host, terms.private).err()
     }
 
     /// The addresses of a host, for whoever only compares them.
@@ -121,7 +149,7 @@ impl Connector {
             // A mapped address is connected to as what it leads to, so that it is judged, compared and recorded as
             // that.
             let address = SocketAddr::new(address.to_canonical(), to.port());
-            self.judge(address, to).map(|()| address)
+            self.judge(address, to.host(), to.terms().private).map(|()| address)
         });
         let mut pinned = judged.collect::<Result<Vec<_>, _>>()?;
         pinned.truncate(MOST_ATTEMPTS);
@@ -150,7 +178,7 @@ impl Connector {
         }
     }
 
-    fn judge(&self, address: SocketAddr, to: &Admitted) -> Result<(), EgressRefusal> {
+    fn judge(&self, address: SocketAddr, host: &HostName, private: PrivateAddresses) -> Result<(), EgressRefusal> {
         let is_own = self.forbidden.holds(address);
         #[cfg(weak)]
         let is_own = is_own && !crate::weak::is_off(crate::weak::egress::OWN_LISTENERS);
@@ -163,20 +191,17 @@ impl Connector {
         if crate::weak::is_off(crate::weak::egress::PRIVATE_ADDRESSES) {
             return Ok(());
         }
-        let is_meant = match to.terms().private {
+        let is_meant = match private {
             PrivateAddresses::Refuse => false,
             // SECURITY: a name that may have private addresses could be pointed at the machine's credentials. An
             // address is only itself.
-            PrivateAddresses::Allow if reason == NotPublic::Metadata => to.host().address() == Some(address.ip()),
+            PrivateAddresses::Allow if reason == NotPublic::Metadata => host.address() == Some(address.ip()),
             PrivateAddresses::Allow => reason.is_private(),
         };
         if is_meant {
             return Ok(());
         }
-        Err(EgressRefusal::new(
-            Kind::PrivateAddress,
-            format!("`{}` leads to {}, which {reason}", to.host(), address.ip()),
-        ))
+        Err(EgressRefusal::new(Kind::PrivateAddress, format!("`{host}` leads to {}, which {reason}", address.ip())))
     }
 
     /// What the socket is connected to is what was pinned, and it still is acceptable.
@@ -184,7 +209,7 @@ impl Connector {
         let unreachable = |error: io::Error| EgressRefusal::new(Kind::Unreachable, format!("`{}`: {error}", to.host()));
         let peer = stream.peer_addr().map_err(unreachable)?;
         let address = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        self.judge(address, to)?;
+        self.judge(address, to.host(), to.terms().private)?;
         if address != pinned {
             let detail = format!("`{}` was pinned to {pinned} and is connected to {address}", to.host());
             return Err(EgressRefusal::new(Kind::PrivateAddress, detail));
@@ -245,6 +270,9 @@ impl Dial for SystemDial {
         Box::pin(TcpStream::connect(address))
     }
 }
+
+/// How many clients there is room for, unless somebody knows better.
+const ROOM: usize = 1 << 16;
 
 /// How many addresses of a host are tried.
 const MOST_ATTEMPTS: usize = 6;

@@ -146,10 +146,11 @@ impl Door {
             }
             // Others wait in the kernel's queue meanwhile.
             let Some(room) = self.run.lobby.socket().await else { return };
+            let Some(of_all) = self.run.net.room().await else { return };
             let served = self.serve(stream);
             clients.spawn(async move {
                 served.await;
-                drop(room);
+                drop((room, of_all));
             });
         }
     }

@@ -47,6 +47,7 @@ pub struct Setup {
     forbidden: Vec<SocketAddr>,
     direct: Vec<SocketAddr>,
     interceptor: Option<Arc<dyn Interceptor>>,
+    room: usize,
 }
 
 impl Setup {
@@ -61,7 +62,14 @@ impl Setup {
             forbidden: Vec::new(),
             direct: Vec::new(),
             interceptor: None,
+            room: usize::MAX,
         }
+    }
+
+    /// Where all runs together have room for so many clients.
+    pub fn room(mut self, clients: usize) -> Self {
+        self.room = clients;
+        self
     }
 
     /// With one more rule, in the words of the configuration.
@@ -119,7 +127,8 @@ impl Setup {
         let keeper = Arc::new(Keeper::new(&self.rules));
         let resolver = Arc::new(Table { names: Mutex::new(self.names.into_iter().collect()), asked: Mutex::default() });
         let resolve: Arc<dyn Resolve> = Arc::<Table>::clone(&resolver);
-        let mut connector = Connector::new(resolve, Forbidden(self.forbidden)).waiting(self.patience);
+        let mut connector =
+            Connector::new(resolve, Forbidden(self.forbidden)).waiting(self.patience).with_room(self.room);
         if let Some(interceptor) = self.interceptor {
             connector = connector.intercepted_by(interceptor);
         }
