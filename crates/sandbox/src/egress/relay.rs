@@ -2,7 +2,7 @@
 //!
 //! Guarantees: bytes arrive as they were sent, in order; an end in one direction is passed on and leaves the other
 //! open; bytes are counted as they pass, so the counts hold whenever the relay is cut off; a connection on which
-//! nothing passes ends.
+//! nothing passes ends, and one that carries little takes little memory.
 //! Does not: look at the bytes, beyond the hellos that its rule demands.
 
 use std::{
@@ -12,12 +12,11 @@ use std::{
     task::{Context, Poll},
 };
 
+use palyra_types::host::HostName;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpStream,
 };
-
-use palyra_types::host::HostName;
 
 use super::{
     greeting::greet,
@@ -41,12 +40,45 @@ pub(crate) async fn relay(
             greet(client, host, name, limits).await?;
         }
         host.write_all(&std::mem::take(&mut client.early)).await?;
-        copy_bidirectional_with_sizes(&mut client.stream, host, BUFFER, BUFFER).await?;
+        let (from_client, to_client) = client.stream.split();
+        let (from_host, to_host) = tokio::io::split(host);
+        tokio::try_join!(carry_one_way(from_client, to_host), carry_one_way(from_host, to_client))?;
         Ok(())
     };
     tokio::select! {
         carried = carry => carried,
         () = traffic.idle(limits.idle) => Err(Stop::Left),
+    }
+}
+
+/// Carries bytes from one side to the other, and its end.
+async fn carry_one_way(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let mut room = Room::new();
+    loop {
+        let read = from.read(&mut room.0).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(room.0.get(..read).unwrap_or_default()).await?;
+        room.fit(read);
+    }
+}
+
+/// Where bytes are between the two sides: more while much comes at once.
+struct Room(Vec<u8>);
+
+impl Room {
+    fn new() -> Self {
+        Self(vec![0; LITTLE])
+    }
+
+    /// Makes it as large as what was read suggests for what comes next.
+    fn fit(&mut self, read: usize) {
+        if read == self.0.len() && read < MUCH {
+            self.0.resize(read.saturating_mul(4).min(MUCH), 0);
+        } else if read < LITTLE && self.0.len() > LITTLE {
+            *self = Self::new();
+        }
     }
 }
 
@@ -115,5 +147,24 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// What is read at once. Smaller buffers cost throughput, larger ones gain nothing.
-const BUFFER: usize = 256 << 10;
+/// What is read at once where little comes. A run may have many connections that wait.
+const LITTLE: usize = 16 << 10;
+
+/// What is read at once where much comes. Less costs throughput, more gains nothing.
+const MUCH: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_as_much_room_as_comes_at_once() {
+        let mut room = Room::new();
+        let mut sizes = Vec::new();
+        for read in [100, LITTLE, 1 << 16, MUCH, MUCH, LITTLE, 100, 100] {
+            room.fit(read);
+            sizes.push(room.0.len());
+        }
+        assert_eq!(sizes, [LITTLE, 1 << 16, MUCH, MUCH, MUCH, MUCH, LITTLE, LITTLE]);
+    }
+}
