@@ -229,11 +229,14 @@ impl SandboxProcessRunner {
         let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
         let given =
             Given { directory, ends: [stdout_end, stderr_end], program: executable.into_binary(), stdin, walls };
-        let launched = source.launch(&order, &given).await?;
+        let mut launched = source.launch(&order, &given).await?;
+        let egress = input.door.map(|door| (door, Arc::clone(&self.net)));
+        let server = launched.serve(egress.as_ref())?;
         Ok(Prepared {
             source,
             launched,
-            egress: input.door.map(|door| (door, Arc::clone(&self.net))),
+            egress,
+            server,
             declared: (plan.egress.mode == EgressEnforcementMode::Preflight)
                 .then(|| (plan.egress.hosts.clone(), Arc::clone(&self.net))),
             order,
@@ -332,6 +335,8 @@ pub struct Prepared {
     launched: Launched,
     /// Who decides about connections, and the way out.
     egress: Option<(Door, Arc<Connector>)>,
+    /// What serves its network, in which there is nobody yet.
+    server: Option<EgressServer>,
     /// The hosts that were declared where nothing is enforced, and how to find them.
     declared: Option<(Vec<EgressHost>, Arc<Connector>)>,
     order: Order,
@@ -381,10 +386,9 @@ impl Prepared {
     /// # Errors
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
-        let Self { source, mut launched, egress, declared, order, given, streams, output, .. } = self;
+        let Self { source, mut launched, egress, mut server, declared, order, given, streams, output, .. } = self;
         let Self { limits, outside, wall, out_of_time, .. } = self;
         let (stop, stopped) = watch::channel(None);
-        let mut server = launched.serve(egress.as_ref())?;
         // From here on every step is one that the program waits for.
         if !launched.go() {
             // Somebody killed it while it waited. Without the word nothing can have begun, so another one may.

@@ -176,6 +176,8 @@ impl Begun {
         let _ = outcome.send(Outcome { ended, stdout, stderr, usage, layers, reasons, egress, unexpected });
         // Only now does the live stream end, so that whoever waits for that finds the outcome.
         drop((self.stdout, self.stderr, self.ends));
+        // Whoever waits for the outcome comes first; tidying up takes a while, and nobody waits for that.
+        tokio::task::yield_now().await;
         self.init.collect(self.control).await;
     }
 
