@@ -322,7 +322,7 @@ async fn nobody_is_asked_about_an_address_that_is_out_of_reach() {
     let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
     let own = net.lab.local().to_string();
     let ran =
-        net.run(["/usr/bin/python3", "-c", CONNECT, &own, "10.0.0.1:443", "[::1]:443", "169.254.169.254:80"]).await;
+        net.run(["/usr/bin/python3", "-c", CONNECT, &own, "10.0.0.1:443", "[::1]:443", "169.254.169.254:443"]).await;
     assert_eq!(ran.stdout, "HTTP/1.1 403\n".repeat(4), "{ran:?}");
     assert_eq!(ran.refusals(), ["own_listener", "private_address", "private_address", "private_address"], "{ran:?}");
 }

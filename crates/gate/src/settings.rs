@@ -163,10 +163,12 @@ impl Gate {
     /// When the directory cannot be opened, or is the whole machine, or holds the state directory or lies within it.
     pub fn adopt_directory(&self, path: &AbsolutePath) -> Result<WorkspaceName, WorkspaceError> {
         let inner = &self.inner;
+        let configured: Vec<AbsolutePath> =
+            inner.settings.load().workspaces.values().map(|one| one.root().clone()).collect();
+        // Before the lock: a file system may take its time.
+        let directory = Workspace::adopt(path, &inner.ground.state_directory, &configured)?;
         let changing = inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let settings = inner.settings.load();
-        let configured: Vec<AbsolutePath> = settings.workspaces.values().map(|one| one.root().clone()).collect();
-        let directory = Workspace::adopt(path, &inner.ground.state_directory, &configured)?;
         let holding = settings.workspaces.values().filter(|one| directory.root().is_within(one.root()));
         if let Some(innermost) = holding.max_by_key(|one| one.root().as_str().len()) {
             return Ok(innermost.name().clone());
