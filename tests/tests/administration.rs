@@ -182,6 +182,21 @@ async fn a_directory_that_took_the_place_of_an_adopted_one_is_adopted_in_its_pla
 }
 
 #[tokio::test]
+async fn what_nothing_could_run_under_is_refused_with_its_key() {
+    let lab = Lab::new().await;
+    let read = |path: &str| vec![AbsolutePath::parse(path).unwrap()];
+    for path in ["/", "/proc", "/proc/1", "/dev", "/sys", "/run", "/etc", "/tmp", "/var"] {
+        let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.read_only = read(path))).unwrap_err();
+        assert!(refused.to_string().contains("`read_only` under [sandbox] cannot be so"), "{path}: {refused}");
+    }
+    let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.plans.clear())).unwrap_err();
+    assert!(refused.to_string().contains("`plans`"), "{refused}");
+    let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.limits.wall_ms = 0)).unwrap_err();
+    assert!(refused.to_string().contains("`limits.wall_ms`"), "{refused}");
+    lab.gate.reconfigure(changed(&lab, |config| config.sandbox.read_only = read("/opt"))).unwrap();
+}
+
+#[tokio::test]
 async fn the_state_directory_is_never_adopted_nor_what_holds_it() {
     let lab = Lab::new().await;
     let journal = fs::canonicalize(lab.journal_directory()).unwrap();

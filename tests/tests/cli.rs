@@ -193,10 +193,13 @@ fn run_exits_125_when_palyra_refused_and_says_why() {
     let report = said.json();
     assert_eq!((&report["kind"], &report["data"]["exit_code"]), (&"run".into(), &125.into()));
     assert_eq!(report["data"]["error"]["code"], "bad_arguments");
-    let said = palyra(&lab, &["run", "--yes", "--", "sh", "-c", "true"]).expect(125);
+    let said = palyra(&lab, &["run", "--yes", "--tier", "b", "--", "sh", "-c", "true"]).expect(125);
     assert!(said.err.contains("`tier_b_interpreters = \"allow\"` under [sandbox] in config.toml"), "{}", said.err);
+    // Nothing runs in a weaker tier than was asked for, and without a word that is c.
+    let said = palyra(&lab, &["run", "--yes", "--", "ls"]).expect(125);
+    assert!(said.err.contains("tier b: weaker than the call asks for"), "{}", said.err);
     let own = lab.home().join("journal");
-    let said = palyra(&lab, &["run", "--yes", "--", "ls", own.to_str().unwrap()]).expect(125);
+    let said = palyra(&lab, &["run", "--yes", "--tier", "b", "--", "ls", own.to_str().unwrap()]).expect(125);
     assert!(said.err.contains("[baseline.touches-state]"), "{}", said.err);
 }
 

@@ -308,6 +308,29 @@ async fn a_program_cannot_flood_a_person_with_questions() {
     panic!("questions of a call that is over are left");
 }
 
+/// A yes to the command was one to every connection that it made, and did not say to which host.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_on_the_command_line_covers_no_connection_that_was_not_declared() {
+    let net = Net::start(ASK_NETWORK, LISTED, |plan| plan).await;
+    let (url, host) = (net.url(NAME, "greeting"), format!("{NAME}:{}", net.site.port()));
+    let mut run = net.lab.palyra();
+    run.args(["run", "--yes", "--", "curl", "-sS", &url]).stdin(std::process::Stdio::null());
+    let ran = tokio::task::spawn_blocking(move || run.output().unwrap()).await.unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && ran.stdout.is_empty(), "{told}");
+    assert!(told.contains(&format!("connect to {NAME} port")) && told.contains("--host HOST:PORT"), "{told}");
+    assert_eq!(net.site.requests(), 0);
+    let mut run = net.lab.palyra();
+    run.args(["run", "--yes", "--host", &host, "--", "curl", "-sS", &url]).stdin(std::process::Stdio::null());
+    let ran = tokio::task::spawn_blocking(move || run.output().unwrap()).await.unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "hello from outside\n",
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
 const CONNECT: &str = "
 import socket, sys
 for target in sys.argv[1:]:

@@ -9,6 +9,7 @@ use palyra_client::{Client, IdempotencyKey, Proposed, Told, Which};
 use palyra_types::{
     Principal,
     id::{ApprovalId, CallId},
+    visible::visible,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -164,14 +165,23 @@ impl<'a> Follow<'a> {
     async fn asked(&mut self, call: CallId) -> Result<(), Failure> {
         let Some(id) = self.owner.call(call).await?.approval else { return Ok(()) };
         let approval = self.owner.approval(id).await?;
-        if self.answering == Answering::Yes {
-            let (yes, manner) = (ONCE, Manner { at_terminal: true, ..Manner::default() });
-            answer(self.owner, &approval, &yes, manner, None).await?;
+        let manner = Manner { at_terminal: true, ..Manner::default() };
+        // A yes to the command is none to whatever it connects to later, which nobody has seen yet.
+        let is_connection = approval.tool.as_str() == CONNECTION;
+        if self.answering == Answering::Yes && !is_connection {
+            answer(self.owner, &approval, &ONCE, manner, None).await?;
             self.terminal.talk(format!("approved once, by this command itself: {}", approval.id));
             return Ok(());
         }
         if self.keyboard.is_none() {
             self.keyboard = Keyboard::open();
+        }
+        if self.answering == Answering::Yes && self.keyboard.is_none() {
+            let no = Decision::Deny { message: None };
+            answer(self.owner, &approval, &no, manner, None).await?;
+            self.terminal.talk(format!("refused, as nobody is here to ask: {}", visible(&approval.summary)));
+            self.terminal.talk("`--host HOST:PORT` declares what the command may reach, and `--yes` covers that");
+            return Ok(());
         }
         match &mut self.keyboard {
             Some(keyboard) => {
@@ -215,6 +225,9 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 }
+
+/// What a question about a connection is for.
+const CONNECTION: &str = "net.connect";
 
 /// Yes, to this call.
 pub(crate) const ONCE: Decision = Decision::Approve { scope: palyra_api::approval::Scope::Once, minutes: None };

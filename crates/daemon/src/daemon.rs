@@ -367,7 +367,7 @@ impl StartError {
             Self::Journal(trouble) => trouble.advice().to_owned(),
             Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),
             Self::Policies(_) => "run `palyra policy check`".to_owned(),
-            Self::Gate(_) => "look at [[workspace]] in config.toml".to_owned(),
+            Self::Gate(error) => error.advice().to_owned(),
             Self::Recovery(refusal) => refusal.advice(),
             Self::Sink(_) => "look at [journal] in config.toml".to_owned(),
             Self::Presence(_) => "remove `identity/presence` from the state directory and set the PIN anew".to_owned(),

@@ -103,7 +103,7 @@ fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {
     let policies = Snapshot::load(&sources).map_err(|error| unusable(&error))?;
     app.gate
         .put_in_force(config.gate(), Arc::new(policies))
-        .map_err(|error| Failure::new("config_invalid", error.to_string(), "look at [[workspace]] in config.toml"))?;
+        .map_err(|error| Failure::new("config_invalid", error.to_string(), error.advice()))?;
     Ok(Arc::new(config))
 }
 

@@ -687,12 +687,35 @@ pub enum OpenError {
         /// How many there may be.
         most: usize,
     },
+    /// A setting that nothing could run under.
+    #[error("`{key}` under [sandbox] cannot be so: {why}")]
+    Setting {
+        /// Which one.
+        key: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] ReadError),
     /// The journal cannot be written.
     #[error(transparent)]
     Trouble(#[from] Trouble),
+}
+
+impl OpenError {
+    /// What to do about it.
+    #[must_use]
+    pub const fn advice(&self) -> &'static str {
+        match self {
+            Self::Workspace(error) => error.advice(),
+            Self::Trust { .. } => "look at `trust` under [egress] in config.toml",
+            Self::TooMany { .. } => "list fewer of them in config.toml",
+            Self::Setting { .. } => "change it in config.toml",
+            Self::Sandbox(_) => "let `palyra doctor` say what is missing",
+            Self::Data(_) | Self::Journal(_) | Self::Trouble(_) => "look at what the daemon logs",
+        }
+    }
 }
 
 /// How many pieces of output a listener may fall behind.

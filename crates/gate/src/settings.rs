@@ -286,7 +286,23 @@ impl Settings {
 /// What can be told of a configuration without opening anything: that no program could have chosen a directory that others are given to read, and
 /// that enclosures have room for what is listed.
 fn check(config: &GateConfig, workspaces: &[AbsolutePath]) -> Result<(), OpenError> {
+    let unusable = |key: &'static str, why: String| Err(OpenError::Setting { key, why });
+    if config.sandbox.plans.is_empty() {
+        return unusable("plans", "no program could run".to_owned());
+    }
+    if config.sandbox.limits.wall_ms == 0 {
+        return unusable("limits.wall_ms", "every program would be out of time at once".to_owned());
+    }
     let read_only = &config.sandbox.read_only;
+    // SECURITY: the machine's own would take the place of what an enclosure has instead, its processes and sockets included.
+    let is_own = |path: &AbsolutePath| {
+        let is_within = |own: &str| AbsolutePath::parse(own).is_ok_and(|own| path.is_within(&own));
+        let is_above = |own: &str| AbsolutePath::parse(own).is_ok_and(|own| own.is_within(path));
+        NEVER_READ.iter().any(|own| is_within(own) || is_above(own)) || OWN.iter().any(|own| is_above(own))
+    };
+    if let Some(path) = read_only.iter().find(|path| is_own(path)) {
+        return unusable("read_only", format!("an enclosure has its own in the place of `{path}`"));
+    }
     for path in read_only.iter().filter(|path| std::path::Path::new(path.as_str()).exists()) {
         way::follow(path, workspaces)?;
     }
@@ -304,6 +320,11 @@ fn check(config: &GateConfig, workspaces: &[AbsolutePath]) -> Result<(), OpenErr
 fn real(path: &AbsolutePath) -> Option<AbsolutePath> {
     std::fs::canonicalize(path.as_str()).ok()?.to_str().and_then(|path| AbsolutePath::parse(path).ok())
 }
+
+/// What of the machine no enclosure is given, nor anything in it.
+const NEVER_READ: [&str; 5] = ["/proc", "/dev", "/sys", "/run", "/etc"];
+/// What every enclosure has of its own. What lies in the machine's can be given.
+const OWN: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// How many ports, and how many directories to be read, enclosures have room for, and some more that calls may declare.
 const MOST_LISTED: usize = 200;

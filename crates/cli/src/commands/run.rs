@@ -32,10 +32,10 @@ use crate::{
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// The tier to run in: b or c. Policy may demand a stronger one.
-    #[arg(long, value_parser = ["b", "c"])]
-    tier: Option<String>,
-    /// Say yes to this call if it asks.
+    /// The weakest tier that it may run in: b or c. The strongest one that policy allows is taken.
+    #[arg(long, value_parser = ["b", "c"], default_value = "c")]
+    tier: String,
+    /// Say yes to this call if it asks, and to the hosts that it declares; not to others that the program wants later.
     #[arg(long)]
     yes: bool,
     /// Pass standard input on to the program, all of it, as UTF-8. Without this it is left alone.
@@ -123,9 +123,7 @@ impl RunArgs {
         if let Some(seconds) = self.timeout {
             fields.insert("timeout_seconds".to_owned(), json!(seconds));
         }
-        if let Some(tier) = &self.tier {
-            fields.insert("tier".to_owned(), json!(tier));
-        }
+        fields.insert("tier".to_owned(), json!(self.tier));
         Ok(fields)
     }
 }

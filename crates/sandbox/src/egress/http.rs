@@ -151,7 +151,7 @@ impl Front {
         let to = &passage.admitted;
         let is_intercepted = self.run.net.interceptor_of(to.host(), to.port()).is_some();
         if is_intercepted || to.terms().tls.on(to.port()) == Opening::Tls {
-            let detail = format!("the rule for `{}` demands TLS, and this is a plain request", to.host());
+            let detail = format!("port {} of `{}` is for TLS, and this is a plain request", to.port(), to.host());
             return self.stop(entry, EgressRefusal::new(Kind::NoTls, detail).into());
         }
         match self.forward(request, passage, entry).await {

@@ -43,6 +43,7 @@ pub use self::{
     windows::{JobObject, WindowsJobObject},
 };
 use self::{
+    cgroup::Controller,
     enclosure::Enclosure,
     linux::LinuxOptions,
     probe::Matrix,
@@ -193,7 +194,11 @@ impl TierC {
         layers.retain(crate::weak::holds);
         layers.extend(cgroup.iter().flat_map(|cgroup| cgroup.controllers()).map(Layer::Cgroup));
         let orders = tokio::net::UnixStream::from_std(orders).map_err(failed)?;
-        let unsent = send(orders.as_fd(), order, fds).map_err(failed)?;
+        // A cgroup that counts processes comes first, since it tells when one could not be started.
+        let is_counted = cgroup.as_ref().is_some_and(|cgroup| cgroup.controllers().contains(&Controller::Processes));
+        let spare = if is_counted { SPARE_PROCESSES } else { 0 };
+        let order = Order { processes: order.processes.saturating_add(spare), ..order.clone() };
+        let unsent = send(orders.as_fd(), &order, fds).map_err(failed)?;
         Ok(Launched { init, control, orders, unsent, enclosed: Some(Enclosed { layers, cgroup }), sockets })
     }
 
@@ -222,6 +227,9 @@ impl TierC {
         }
     }
 }
+
+/// By how much a limit lies above what a cgroup bounds anyway.
+const SPARE_PROCESSES: u64 = 16;
 
 fn is_at_or_above(workspace: &AbsolutePath, own: &str) -> bool {
     AbsolutePath::parse(own).is_ok_and(|own| own.is_within(workspace))

@@ -117,6 +117,9 @@ fn line(seq: u64, time: Timestamp, kind: &str, (about, gist): (Option<&str>, &st
 
 /// A few words of what a record says; `palyra journal show` shows all of it.
 fn gist(body: &Value) -> String {
+    if let Some(connection) = connection(body) {
+        return connection;
+    }
     let words = ["tool", "verdict", "state", "ending", "by", "code", "refused", "origin"];
     let find = |key: &str| {
         let nested = ["proposal", "decision", "answer", "attestation", "prompt"];
@@ -135,6 +138,19 @@ fn gist(body: &Value) -> String {
         Some(args) if !args.is_empty() => format!("{gist}: {}", shortened(&proposed(args))),
         _ => gist,
     }
+}
+
+/// What became of a connection.
+fn connection(body: &Value) -> Option<String> {
+    let text = |key: &str| body.get(key).and_then(Value::as_str).map(visible);
+    let number = |key: &str| body.get(key).and_then(Value::as_u64);
+    let (named, via, outcome) = (text("named")?, text("via")?, body.get("outcome")?);
+    let became = match outcome.get("refused").and_then(|refused| refused.get("kind")?.as_str()) {
+        Some(kind) => format!("refused: {}", visible(kind)),
+        None => format!("{}, sent {}, received {}", visible(outcome.as_str()?), number("sent")?, number("received")?),
+    };
+    let at = text("address").map(|address| format!(" at {address}")).unwrap_or_default();
+    Some(format!("{named} port {}{at} by {via}, {became}", number("port")?))
 }
 
 /// What was proposed: the words of a command, else the arguments by name, the path first.
