@@ -74,6 +74,8 @@ struct Heard {
     approved: AtomicUsize,
     replayed: AtomicUsize,
     over: AtomicBool,
+    /// Whether every caller has its answer.
+    quiet: AtomicBool,
     next: AtomicU64,
 }
 
@@ -83,7 +85,7 @@ async fn kill_again_and_again(plan: DaemonPlan, rounds: u32, longest: u64) {
     let heard = Arc::new(Heard::default());
     let callers: Vec<_> =
         (0..CALLERS).map(|caller| tokio::spawn(call_until_over(lab.agent(), Arc::clone(&heard), caller))).collect();
-    let approver = tokio::spawn(approve_until_over(lab.owner(), Arc::clone(&heard)));
+    let approver = tokio::spawn(approve_until_quiet(lab.owner(), Arc::clone(&heard)));
     let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
     for _ in 0..rounds {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -100,6 +102,7 @@ async fn kill_again_and_again(plan: DaemonPlan, rounds: u32, longest: u64) {
     for caller in callers {
         caller.await.unwrap();
     }
+    heard.quiet.store(true, Ordering::SeqCst);
     approver.await.unwrap();
     finish(&lab, &heard).await;
     assert!(lab.stop().success(), "{}", lab.log());
@@ -177,8 +180,9 @@ async fn acknowledge(heard: &Heard, answered: &Call, kind: Kind) {
     heard.ran.lock().await.push((answered.id, receipt.seq, receipt.hash.to_string()));
 }
 
-async fn approve_until_over(owner: Client, heard: Arc<Heard>) {
-    while !heard.over.load(Ordering::SeqCst) {
+/// A caller who asked at the last moment waits for an answer, and the test for the caller.
+async fn approve_until_quiet(owner: Client, heard: Arc<Heard>) {
+    while !heard.quiet.load(Ordering::SeqCst) {
         if let Ok(pending) = owner.approvals(&ApprovalQuery::default()).await {
             for question in pending.approvals {
                 let approved = approve(&owner, &question).await.is_ok();
