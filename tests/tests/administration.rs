@@ -189,6 +189,11 @@ async fn what_nothing_could_run_under_is_refused_with_its_key() {
         let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.read_only = read(path))).unwrap_err();
         assert!(refused.to_string().contains("`read_only` under [sandbox] cannot be so"), "{path}: {refused}");
     }
+    let links = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/proc", links.path().join("link")).unwrap();
+    let link = links.path().join("link");
+    let by_link = |config: &mut GateConfig| config.sandbox.read_only = read(link.to_str().unwrap());
+    assert!(lab.gate.reconfigure(changed(&lab, by_link)).is_err());
     let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.plans.clear())).unwrap_err();
     assert!(refused.to_string().contains("`plans`"), "{refused}");
     let refused = lab.gate.reconfigure(changed(&lab, |config| config.sandbox.limits.wall_ms = 0)).unwrap_err();

@@ -300,11 +300,12 @@ fn check(config: &GateConfig, workspaces: &[AbsolutePath]) -> Result<(), OpenErr
         let is_above = |own: &str| AbsolutePath::parse(own).is_ok_and(|own| own.is_within(path));
         NEVER_READ.iter().any(|own| is_within(own) || is_above(own)) || OWN.iter().any(|own| is_above(own))
     };
-    if let Some(path) = read_only.iter().find(|path| is_own(path)) {
-        return unusable("read_only", format!("an enclosure has its own in the place of `{path}`"));
-    }
-    for path in read_only.iter().filter(|path| std::path::Path::new(path.as_str()).exists()) {
-        way::follow(path, workspaces)?;
+    for path in read_only {
+        let is_there = std::path::Path::new(path.as_str()).exists();
+        let real = if is_there { way::follow(path, workspaces)? } else { path.clone() };
+        if is_own(path) || is_own(&real) {
+            return unusable("read_only", format!("an enclosure has its own in the place of `{path}`"));
+        }
     }
     let ports: BTreeSet<u16> = config.egress.host.iter().flat_map(|rule| rule.ports.iter().copied()).collect();
     for (what, count) in [("ports under [[egress.host]]", ports.len()), ("directories in `read_only`", read_only.len())]
