@@ -1,0 +1,268 @@
+//! Why a change of the registry is refused.
+//!
+//! Guarantees: each rule has its own refusal; what happened and what to do are separate texts.
+
+use std::time::Duration;
+
+use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, TokenId, WorkspaceRole};
+
+use crate::{feature::FeatureFlag, label::LabelError, scope::Scope};
+
+/// A token was used for something it is not for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token lacks the scope `{scope}`")]
+pub struct MissingScope {
+    /// The scope that is needed.
+    pub scope: Scope,
+}
+
+impl MissingScope {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let by = match self.scope.needs() {
+            Some(role) => format!("; whoever mints it needs the role {role} or a higher one"),
+            None => String::new(),
+        };
+        let feature = match self.scope.feature() {
+            Some(feature) => format!("; it counts only while the feature {feature} is on"),
+            None => String::new(),
+        };
+        format!("use a token that was minted with the scope {}{by}{feature}", self.scope)
+    }
+}
+
+/// Why a change is refused. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// An agent asked.
+    #[error("an agent does not change who may do what")]
+    Agent,
+    /// Whoever asked has no role that counts.
+    #[error("this needs a role, and there is none that counts")]
+    NoRole,
+    /// Whoever asked stands too low.
+    #[error("this needs the role {needed} or a higher one")]
+    Above {
+        /// The lowest role that would do.
+        needed: WorkspaceRole,
+    },
+    /// The token of whoever asked lacks a scope.
+    #[error(transparent)]
+    Scope(#[from] MissingScope),
+    /// The feature that this belongs to is off.
+    #[error("the feature {0} is off")]
+    FeatureOff(FeatureFlag),
+    /// A feature cannot be on while another is off.
+    #[error("the feature {feature} needs the feature {needs}")]
+    FeatureNeeds {
+        /// The feature that is on, or is to be.
+        feature: FeatureFlag,
+        /// The one that is off, or is to be.
+        needs: FeatureFlag,
+    },
+    /// A name or a reason that cannot stand.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// As many as can be kept.
+    #[error("there are {most} {what} already, which is the limit")]
+    Full {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there can be.
+        most: usize,
+    },
+
+    /// There would be no owner left.
+    #[error("`{0}` is the last owner")]
+    LastOwner(PrincipalId),
+    /// Nobody of that name is a member.
+    #[error("`{0}` is not a member")]
+    NoMember(PrincipalId),
+    /// They are a member already.
+    #[error("`{0}` is a member already")]
+    AlreadyMember(PrincipalId),
+    /// They are invited already.
+    #[error("`{0}` is invited already")]
+    AlreadyInvited(PrincipalId),
+    /// No such invitation.
+    #[error("there is no invitation `{0}`")]
+    NoInvitation(String),
+    /// The id is taken.
+    #[error("there is an invitation `{0}` already")]
+    InvitationKnown(ObjectId),
+    /// The time to join is over.
+    #[error("the invitation of `{0}` is over")]
+    InvitationOver(PrincipalId),
+    /// An invitation that lasts too short or too long.
+    #[error("an invitation lasts a minute to 30 days, not {} s", .0.as_secs())]
+    InvitationLifetime(Duration),
+    /// An owner belongs to all workspaces.
+    #[error("an owner belongs to all workspaces")]
+    OwnerEverywhere,
+    /// Workspaces that whoever asked does not belong to.
+    #[error("nobody gives away workspaces that they do not belong to themselves")]
+    OutsideWorkspaces,
+
+    /// No such device.
+    #[error("there is no device `{0}`")]
+    NoDevice(DeviceId),
+    /// The id is taken.
+    #[error("there is a device `{0}` already")]
+    DeviceKnown(DeviceId),
+    /// The key is, or was, that of another device.
+    #[error("the key belongs to the device `{0}`")]
+    KeyKnown(DeviceId),
+    /// It does not wait to be activated.
+    #[error("the device `{0}` is not waiting to be activated")]
+    NotAwaiting(DeviceId),
+    /// It does not work.
+    #[error("the device `{0}` is not active")]
+    NotActive(DeviceId),
+    /// It was revoked before.
+    #[error("the device `{0}` is revoked already")]
+    DeviceRevoked(DeviceId),
+    /// The last owner would not get in any more.
+    #[error("`{0}` is the last device by which the last owner gets in")]
+    LastDevice(DeviceId),
+    /// A user's device without a role.
+    #[error("a person's device is paired by a person, not by a token")]
+    InPerson,
+    /// A user's device without a role.
+    #[error("a user's device needs a role, the most that may be used through it")]
+    NoDeviceRole,
+    /// A role for an agent or a service.
+    #[error("a role belongs to a user, not to a kind `{0}`")]
+    RoleOfNoUser(PrincipalKind),
+
+    /// No such token.
+    #[error("there is no token `{0}`")]
+    NoToken(TokenId),
+    /// The id or the digest is taken.
+    #[error("there is a token `{0}` already")]
+    TokenKnown(TokenId),
+    /// A user's token for somebody else.
+    #[error("a user's token stands for whoever mints it, not for `{0}`")]
+    NotYourself(PrincipalId),
+    /// A token for nothing.
+    #[error("a token needs at least one scope")]
+    NoScopes,
+    /// A scope that this kind of principal never holds.
+    #[error("a token of kind `{kind}` cannot hold the scope {scope}")]
+    ScopeUnsuited {
+        /// The scope.
+        scope: Scope,
+        /// The kind.
+        kind: PrincipalKind,
+    },
+    /// A scope that the role does not reach.
+    #[error("the scope {scope} needs the role {needed} or a higher one")]
+    ScopeAbove {
+        /// The scope.
+        scope: Scope,
+        /// The lowest role that would do.
+        needed: WorkspaceRole,
+    },
+    /// A token that lives too short or too long.
+    #[error("a token lives a minute to 366 days, not {} s", .0.as_secs())]
+    Lifetime(Duration),
+    /// Two tokens side by side for too long.
+    #[error("the old token works for at most 7 days after a rotation, not {} s", .0.as_secs())]
+    Overlap(Duration),
+    /// A pace that cannot be given.
+    #[error("a token makes 1 to 100000 requests a minute, not {0}")]
+    PerMinute(u32),
+    /// A number of requests at once that cannot be given.
+    #[error("a token has 1 to 1000 requests under way at once, not {0}")]
+    Concurrent(u32),
+    /// Expired or revoked.
+    #[error("the token `{0}` works no more")]
+    NotLive(TokenId),
+    /// Another took over from it.
+    #[error("the token `{0}` was rotated already")]
+    AlreadyRotated(TokenId),
+    /// It was revoked before.
+    #[error("the token `{0}` is revoked already")]
+    TokenRevoked(TokenId),
+}
+
+impl Refusal {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Scope(missing) => missing.advice(),
+            Self::Label(error) => error.advice().to_owned(),
+            Self::FeatureOff(feature) => format!("ask an admin to switch the feature {feature} on"),
+            Self::FeatureNeeds { feature, needs } => format!("switch {needs} on first, or {feature} off"),
+            _ => self.plain_advice().to_owned(),
+        }
+    }
+
+    const fn plain_advice(&self) -> &'static str {
+        match self {
+            Self::Agent => "let a person do it",
+            Self::NoRole => "ask an owner for a role; while the feature rbac is off, only owners have one",
+            Self::Above { .. } => "ask somebody of that role to do it",
+            Self::ScopeAbove { .. } => "leave the scope out, or ask somebody of that role to mint the token",
+            Self::Full { .. } => "remove some that nobody needs any more",
+            Self::LastOwner(_) => "make somebody else an owner first",
+            Self::NoMember(_) => "look at the list of members; somebody new has to be invited",
+            Self::AlreadyMember(_) => "change their role or their workspaces instead",
+            Self::AlreadyInvited(_) => "withdraw the invitation first",
+            Self::NoInvitation(_) => "look at the list of invitations",
+            Self::InvitationOver(_) => "ask for a new invitation",
+            Self::InvitationLifetime(_) | Self::Lifetime(_) => "choose a time within these bounds",
+            Self::OwnerEverywhere => "give another role first, or all workspaces",
+            Self::OutsideWorkspaces => "name workspaces that are yours, or ask somebody who belongs to the others",
+            Self::NoDevice(_) => "look at the list of devices",
+            Self::InvitationKnown(_) | Self::DeviceKnown(_) | Self::TokenKnown(_) => "try again; a new id is made",
+            Self::KeyKnown(_) => {
+                "make a new key on the device and pair it again; the key of a revoked device never comes back"
+            }
+            Self::NotAwaiting(_) | Self::NotActive(_) => "pair the device again",
+            Self::DeviceRevoked(_) | Self::TokenRevoked(_) => "nothing is left to do",
+            Self::LastDevice(_) => "pair another device first, or say that it is to be revoked even so",
+            Self::InPerson => "use a device or the console; a token pairs devices for agents",
+            Self::NoDeviceRole => "name a role",
+            Self::RoleOfNoUser(_) => "leave the role out",
+            Self::NoToken(_) => "look at the list of tokens",
+            Self::NotYourself(_) => "let them mint it themselves",
+            Self::NoScopes => "name what the token is for",
+            Self::ScopeUnsuited { .. } => "leave the scope out, or mint a token of another kind",
+            Self::Overlap(_) => "choose a shorter time, and give the new token to its user within it",
+            Self::PerMinute(_) | Self::Concurrent(_) => "choose a number within these bounds",
+            Self::NotLive(_) => "mint a new token",
+            Self::AlreadyRotated(_) => "rotate the token that took over from it",
+            Self::Scope(_) | Self::Label(_) | Self::FeatureOff(_) | Self::FeatureNeeds { .. } => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_scope_says_which_and_who_can_help() {
+        let missing = MissingScope { scope: Scope::MembersManage };
+        assert_eq!(missing.to_string(), "the token lacks the scope `members.manage`");
+        assert_eq!(
+            missing.advice(),
+            "use a token that was minted with the scope members.manage; whoever mints it needs the role admin or a higher one; \
+             it counts only while the feature team_mode is on"
+        );
+        let plain = MissingScope { scope: Scope::CallsCreate };
+        assert_eq!(plain.advice(), "use a token that was minted with the scope calls.create");
+    }
+
+    #[test]
+    fn a_feature_that_is_off_says_how_to_switch_it_on() {
+        let off = Refusal::FeatureOff(FeatureFlag::TeamMode);
+        assert_eq!(off.to_string(), "the feature team_mode is off");
+        assert_eq!(off.advice(), "ask an admin to switch the feature team_mode on");
+        let needs = Refusal::FeatureNeeds { feature: FeatureFlag::TeamMode, needs: FeatureFlag::Rbac };
+        assert_eq!(needs.to_string(), "the feature team_mode needs the feature rbac");
+        assert_eq!(needs.advice(), "switch rbac on first, or team_mode off");
+    }
+}

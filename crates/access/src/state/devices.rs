@@ -1,0 +1,298 @@
+//! Devices: adding, activating, renewing, revoking.
+//!
+//! Adding and revoking need somebody who may. The steps in between (activating, renewing, following) finish or continue what was allowed
+//! then, so nobody is asked again.
+
+use palyra_types::{DeviceId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole};
+
+use super::{
+    Invitee, MOST_DEVICES, State,
+    authority::{is_same, no_agent, reaches},
+    bare,
+};
+use crate::{
+    actor::Actor,
+    change::{DeviceActivated, DeviceAdded, DeviceFollows, DeviceRenewed, DeviceRevoked, DevicesForgotten},
+    device::{DeviceRecord, DeviceRevocation, DeviceState, NewDevice},
+    error::Refusal,
+    feature::FeatureFlag,
+    label,
+    member::Membership,
+    moment,
+    revocation::Revocation,
+    role,
+    scope::Scope,
+};
+
+impl State {
+    /// Adds a device that waits to be activated.
+    ///
+    /// # Errors
+    /// When whoever asks may not pair it, the device or its key is known, or its user is neither a member nor invited.
+    pub fn add_device(&mut self, by: &Actor, new: NewDevice, at: Timestamp) -> Result<DeviceAdded, Refusal> {
+        let role = self.authorise(by, Scope::DevicesManage)?;
+        self.require(FeatureFlag::DevicePairing)?;
+        check_texts(&new)?;
+        if self.devices.contains_key(&new.id) {
+            return Err(Refusal::DeviceKnown(new.id));
+        }
+        if let Some(known) = self.devices.values().find(|device| device.key == new.key) {
+            // SECURITY: a key that was revoked is in somebody else's hands for all anybody knows.
+            return Err(Refusal::KeyKnown(known.id.clone()));
+        }
+        if self.devices.len() >= MOST_DEVICES {
+            return Err(Refusal::Full { what: "devices", most: MOST_DEVICES });
+        }
+        if !is_same(&new.principal, &by.principal) {
+            // A device is bound to no workspaces but those of its user.
+            self.gives(by, &Membership::All)?;
+        }
+        match (new.principal.kind(), new.role) {
+            // SECURITY: a person's device has no scopes and no end of its own, so that a token would come to be more than it is.
+            (PrincipalKind::User, _) if by.scopes.is_some() => return Err(Refusal::InPerson),
+            (PrincipalKind::User, Some(most)) => self.may_pair_user((by, role), most, &new, at)?,
+            (PrincipalKind::User, None) => return Err(Refusal::NoDeviceRole),
+            (kind, Some(_)) => return Err(Refusal::RoleOfNoUser(kind)),
+            (_, None) => {}
+        }
+        let device = record(new, by, at);
+        let added = DeviceAdded {
+            id: device.id.clone(),
+            name: device.name.clone(),
+            principal: device.principal.clone(),
+            role: device.role,
+            key: device.key,
+            certificate_until: device.certificate_until,
+        };
+        self.devices.insert(device.id.clone(), device);
+        Ok(added)
+    }
+
+    /// Lets a device work. If its user is invited, this makes them a member.
+    ///
+    /// # Errors
+    /// When it does not wait for this, or its user cannot become a member any more.
+    pub fn activate_device(&mut self, id: &DeviceId, at: Timestamp) -> Result<DeviceActivated, Refusal> {
+        let device = self.awaiting(id)?;
+        let principal = device.principal.clone();
+        let stranger = principal.kind() == PrincipalKind::User && !self.members.contains_key(principal.id());
+        let joined = match stranger {
+            true => Some(self.join(&Invitee::User(principal.id().clone()), at)?),
+            false => None,
+        };
+        self.change_device(id, |device| device.state = DeviceState::Active)?;
+        Ok(DeviceActivated { id: id.clone(), principal, joined })
+    }
+
+    /// Forgets a device that never came to work.
+    ///
+    /// # Errors
+    /// When it does not wait to be activated.
+    pub fn forget_device(&mut self, id: &DeviceId) -> Result<DevicesForgotten, Refusal> {
+        self.awaiting(id)?;
+        self.devices.remove(id);
+        Ok(DevicesForgotten { devices: vec![id.clone()] })
+    }
+
+    /// Forgets every device that never came to work. For the start, when nobody is left who pairs.
+    pub fn forget_awaiting(&mut self) -> DevicesForgotten {
+        let waits = |device: &DeviceRecord| device.state == DeviceState::Awaiting;
+        let waiting = self.devices.values().filter(|device| waits(device)).map(|device| device.id.clone());
+        let devices = waiting.collect();
+        self.devices.retain(|_, device| !waits(device));
+        DevicesForgotten { devices }
+    }
+
+    /// Revokes a device. Its key never comes back.
+    ///
+    /// # Errors
+    /// When it is revoked already, belongs to somebody above whoever asks, or is the last by which the last owner gets in.
+    pub fn revoke_device(
+        &mut self,
+        by: &Actor,
+        revocation: DeviceRevocation,
+        at: Timestamp,
+    ) -> Result<DeviceRevoked, Refusal> {
+        no_agent(by)?;
+        by.needs(Scope::DevicesManage)?;
+        let DeviceRevocation { id, why, even_the_last } = revocation;
+        label::check_note("reason", &why, label::LONGEST_REASON)?;
+        let device = self.devices.get(&id).ok_or_else(|| Refusal::NoDevice(id.clone()))?;
+        // SECURITY: a device that was paired with less than its person has does not put out those that were paired with more.
+        let (standing, own) = (self.standing(by), is_same(&device.principal, &by.principal));
+        let role = || standing.ok_or(Refusal::NoRole);
+        match (own, device.role) {
+            (true, None) => {}
+            (true, Some(needed)) => reaches(role()?, needed)?,
+            (false, _) => {
+                let role = role()?;
+                self.owner_of(device).map_or(Ok(()), |needed| reaches(role, needed))?;
+            }
+        }
+        if even_the_last && self.is_last_way_in(device) {
+            reaches(role()?, WorkspaceRole::Owner)?;
+        }
+        if device.state == DeviceState::Revoked {
+            return Err(Refusal::DeviceRevoked(id));
+        }
+        if !even_the_last && self.is_last_way_in(device) {
+            return Err(Refusal::LastDevice(id));
+        }
+        let (principal, key) = (device.principal.clone(), device.key);
+        let revoked = Revocation { at, by: bare(&by.principal).to_string(), why: why.clone() };
+        self.change_device(&id, |device| {
+            device.state = DeviceState::Revoked;
+            device.revoked = Some(revoked);
+        })?;
+        Ok(DeviceRevoked { id, principal, key, why })
+    }
+
+    /// Has out again a device that was let in and never heard so. Nobody is asked: nobody holds its key.
+    ///
+    /// # Errors
+    /// When it is not active.
+    pub fn disown_device(&mut self, id: &DeviceId, why: &str, at: Timestamp) -> Result<DeviceRevoked, Refusal> {
+        let device = self.active(id)?;
+        let (principal, key) = (device.principal.clone(), device.key);
+        let revoked = Revocation { at, by: device.paired_by.clone(), why: why.to_owned() };
+        self.change_device(id, |device| {
+            device.state = DeviceState::Revoked;
+            device.revoked = Some(revoked);
+        })?;
+        Ok(DeviceRevoked { id: id.clone(), principal, key, why: why.to_owned() })
+    }
+
+    /// Notes that a device has a new certificate for its key.
+    ///
+    /// # Errors
+    /// When it is not active.
+    pub fn renew_device(
+        &mut self,
+        id: &DeviceId,
+        authority: Sha256Digest,
+        until: Timestamp,
+    ) -> Result<DeviceRenewed, Refusal> {
+        self.active(id)?;
+        let certificate_until = moment::tellable(until);
+        self.change_device(id, |device| {
+            device.authority = authority;
+            device.certificate_until = certificate_until;
+        })?;
+        Ok(DeviceRenewed { id: id.clone(), authority, certificate_until })
+    }
+
+    /// Notes that a device trusts an authority.
+    ///
+    /// # Errors
+    /// When it is not active.
+    pub fn follow(&mut self, id: &DeviceId, authority: Sha256Digest) -> Result<DeviceFollows, Refusal> {
+        self.active(id)?;
+        self.change_device(id, |device| device.follows = Some(authority))?;
+        Ok(DeviceFollows { id: id.clone(), authority })
+    }
+
+    /// Whether a device of this user may be paired by somebody of this role: nobody makes a way in for somebody above them.
+    fn may_pair_user(
+        &self,
+        (by, role): (&Actor, WorkspaceRole),
+        most: WorkspaceRole,
+        new: &NewDevice,
+        at: Timestamp,
+    ) -> Result<(), Refusal> {
+        reaches(role, most)?;
+        let user = new.principal.id();
+        match (self.members.get(user), &new.invitation) {
+            (Some(_), Some(_)) => Err(Refusal::AlreadyMember(user.clone())),
+            (Some(_), None) if is_same(&by.principal, &new.principal) => Ok(()),
+            (Some(member), None) => reaches(role, member.role),
+            (None, None) => Err(Refusal::NoMember(user.clone())),
+            (None, Some(id)) => {
+                self.require(FeatureFlag::TeamMode)?;
+                let invitation = self.invitations.get(id).filter(|invitation| invitation.user == *user);
+                let invitation = invitation.ok_or_else(|| Refusal::NoInvitation(id.to_string()))?;
+                if invitation.until <= at {
+                    return Err(Refusal::InvitationOver(user.clone()));
+                }
+                reaches(role, invitation.role)
+            }
+        }
+    }
+
+    /// The role of whom a device belongs to: its user, or whoever paired it for an agent or a service.
+    fn owner_of(&self, device: &DeviceRecord) -> Option<WorkspaceRole> {
+        let role_of = |user: &PrincipalId| self.members.get(user).map(|member| member.role);
+        match device.principal.kind() {
+            PrincipalKind::User => {
+                let user = device.principal.id();
+                role_of(user).or_else(|| self.invitation_of(user).map(|invitation| invitation.role))
+            }
+            PrincipalKind::Agent | PrincipalKind::Service => {
+                Principal::parse(&device.paired_by).ok().and_then(|user| role_of(user.id()))
+            }
+        }
+    }
+
+    /// Whether no other device lets the last owner in as far as this one does.
+    fn is_last_way_in(&self, device: &DeviceRecord) -> bool {
+        let user = device.principal.id();
+        let owns = self.members.get(user).is_some_and(|member| member.role == WorkspaceRole::Owner);
+        let is_way_in = |other: &DeviceRecord| {
+            other.id != device.id
+                && other.state == DeviceState::Active
+                && is_same(&other.principal, &device.principal)
+                && other.role.zip(device.role).is_some_and(|(other, this)| role::is_within(this, other))
+        };
+        device.state == DeviceState::Active
+            && device.principal.kind() == PrincipalKind::User
+            && owns
+            && self.owners() == 1
+            && !self.devices.values().any(is_way_in)
+    }
+
+    fn awaiting(&self, id: &DeviceId) -> Result<&DeviceRecord, Refusal> {
+        let device = self.devices.get(id).ok_or_else(|| Refusal::NoDevice(id.clone()))?;
+        if device.state == DeviceState::Awaiting { Ok(device) } else { Err(Refusal::NotAwaiting(id.clone())) }
+    }
+
+    fn active(&self, id: &DeviceId) -> Result<&DeviceRecord, Refusal> {
+        let device = self.devices.get(id).ok_or_else(|| Refusal::NoDevice(id.clone()))?;
+        if device.state == DeviceState::Active { Ok(device) } else { Err(Refusal::NotActive(id.clone())) }
+    }
+
+    fn change_device(&mut self, id: &DeviceId, change: impl FnOnce(&mut DeviceRecord)) -> Result<(), Refusal> {
+        self.devices.get_mut(id).map(change).ok_or_else(|| Refusal::NoDevice(id.clone()))
+    }
+}
+
+fn check_texts(new: &NewDevice) -> Result<(), Refusal> {
+    label::check_name("name of the device", &new.name)?;
+    if let Some(observed) = &new.observed {
+        label::check_note("address of the device", observed, label::LONGEST_REPORT)?;
+    }
+    if let Some(reported) = &new.reported {
+        label::check_note("name that the device reports", &reported.name, label::LONGEST_REPORT)?;
+        label::check_note("system that the device reports", &reported.os, label::LONGEST_REPORT)?;
+    }
+    Ok(())
+}
+
+fn record(new: NewDevice, by: &Actor, at: Timestamp) -> DeviceRecord {
+    DeviceRecord {
+        id: new.id,
+        name: new.name,
+        principal: bare(&new.principal),
+        role: new.role,
+        key: new.key,
+        state: DeviceState::Awaiting,
+        observed: new.observed,
+        reported: new.reported,
+        paired: at,
+        paired_by: bare(&by.principal).to_string(),
+        authority: new.authority,
+        certificate_until: moment::tellable(new.certificate_until),
+        // It was given the certificate of this authority with its own.
+        follows: Some(new.authority),
+        last_seen: None,
+        revoked: None,
+    }
+}
