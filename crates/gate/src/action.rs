@@ -102,6 +102,7 @@ mod tests {
             channel: None,
             device: None,
             token: None,
+            member_of: None,
             workspace: workspace.map(|name| WorkspaceName::parse(name).unwrap()),
             tool: ToolName::parse("daemon.status").unwrap(),
             args: JsonObject::try_from_value(json!({ "z": 1, "a": "}{" }), Limits::default()).unwrap(),

@@ -186,6 +186,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         on_behalf_of: proposal.on_behalf_of.clone(),
         tool_name: Some(proposal.tool.clone()),
         workspace: proposal.workspace.clone(),
+        member_of: proposal.member_of.clone(),
         process,
         ..PolicyRequestContext::at(now)
     }

@@ -29,8 +29,8 @@ use palyra_journal::{
 use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
-    Timestamp,
+    AbsolutePath, Action, Clock, DeviceId, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
+    Timestamp, TokenId, WorkspaceRole,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use tokio::{
@@ -46,7 +46,8 @@ use crate::{
     config::GateConfig,
     execute::{LiveOutput, Reports},
     memory::Memory,
-    proposal::ToolProposal,
+    petitioner::Petitioner,
+    proposal::{Origin, ToolProposal},
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
     settings::{Ground, InForce, Settings},
@@ -258,13 +259,23 @@ impl Gate {
     ///
     /// # Errors
     /// When policy does not let them.
-    pub fn cancel(&self, call: CallId, by: &Principal) -> Result<bool, Refusal> {
+    pub fn cancel(&self, call: CallId, by: &Petitioner) -> Result<bool, Refusal> {
         let found = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
-        let Some(UnderWay { cancel, principal }) = found else { return Ok(false) };
-        if (principal.kind(), principal.id()) != (by.kind(), by.id()) {
+        let Some(UnderWay { cancel, origin: Origin { principal, .. } }) = found else { return Ok(false) };
+        if (principal.kind(), principal.id()) != (by.principal.kind(), by.principal.id()) {
             self.inner.may_answer_about(by, &call.to_string())?;
         }
-        Ok(cancel.ask(&CancelCause::Requested(by.clone())))
+        Ok(cancel.ask(&CancelCause::Requested(by.principal.clone())))
+    }
+
+    /// Withdraws or stops every call that was proposed with one of these credentials, which do not count any more. Says how many.
+    pub fn cancel_all_of(&self, devices: &BTreeSet<DeviceId>, tokens: &BTreeSet<TokenId>, by: &Principal) -> usize {
+        let calls = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let theirs = calls.values().filter(|UnderWay { origin, .. }| {
+            origin.device.as_ref().is_some_and(|device| devices.contains(device))
+                || origin.token.as_ref().is_some_and(|token| tokens.contains(token))
+        });
+        theirs.filter(|one| one.cancel.ask(&CancelCause::CredentialRevoked(by.clone()))).count()
     }
 
     /// Lets nothing in any more, stops what runs, withdraws what waits for its caller's sake, and returns when all of that is attested, or
@@ -340,14 +351,33 @@ impl Gate {
     ///
     /// # Errors
     /// When it does not.
-    pub fn may(
+    pub fn may(&self, by: &Petitioner, action: Action, resource: Resource) -> Result<(), Refusal> {
+        self.inner.may(by, action, resource, None)
+    }
+
+    /// The same for something that gives, changes or takes away a role: the highest of them.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn may_about_role(
         &self,
-        by: &Principal,
+        by: &Petitioner,
         action: Action,
         resource: Resource,
-        channel: Option<Channel>,
+        role: Option<WorkspaceRole>,
     ) -> Result<(), Refusal> {
-        self.inner.may(by, action, resource, channel)
+        self.inner.may(by, action, resource, role)
+    }
+
+    /// Records something about who is let in. What is about anything else is recorded by whoever conducts it.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn record_access(&self, kind: RecordKind, body: &impl serde::Serialize) -> Result<(), Refusal> {
+        if !kind.is_about_access() {
+            return Err(Refusal::Internal(format!("a record of kind {kind} is not about who is let in")));
+        }
+        self.inner.tell(kind, body).await
     }
 
     /// What keeps the journal from being written, as far as is known. Nothing runs as long as there is something.
@@ -401,9 +431,9 @@ impl Gate {
     }
 
     /// Goes on with a call that waits for its answer.
-    pub(crate) fn begin_waiting(&self, call: CallId, principal: Principal, question: Question) {
+    pub(crate) fn begin_waiting(&self, call: CallId, origin: Origin, question: Question) {
         let (inner, cancel) = (Arc::clone(&self.inner), Cancel::default());
-        let Some(leave) = self.enter(call, &UnderWay { cancel: cancel.clone(), principal }) else { return };
+        let Some(leave) = self.enter(call, &UnderWay { cancel: cancel.clone(), origin }) else { return };
         if inner.stopping.load(Ordering::SeqCst) {
             return;
         }
@@ -466,7 +496,7 @@ impl Gate {
         let inner = Arc::clone(&self.inner);
         let entered = inner.admission.enter(&proposal.principal);
         let place = entered.map_err(|limit| Refusal::TooManyCalls { limit })?;
-        let under_way = UnderWay { cancel: cancel.clone(), principal: proposal.principal.clone() };
+        let under_way = UnderWay { cancel: cancel.clone(), origin: proposal.origin() };
         let leave = self.enter(proposal.call, &under_way).ok_or(Refusal::Repeated)?;
         // Asked only now: whoever sets the flag meets everybody who entered before.
         if inner.stopping.load(Ordering::SeqCst) {
@@ -566,13 +596,20 @@ impl Inner {
     /// Whether policy lets somebody do something that is no call.
     pub(crate) fn may(
         &self,
-        by: &Principal,
+        by: &Petitioner,
         action: Action,
         resource: Resource,
-        channel: Option<Channel>,
+        role: Option<WorkspaceRole>,
     ) -> Result<(), Refusal> {
-        let request = PolicyRequest { principal: by.clone(), action, resource };
-        let context = PolicyRequestContext { channel, ..PolicyRequestContext::at(self.clock.now()) };
+        let request = PolicyRequest { principal: by.principal.clone(), action, resource };
+        let context = PolicyRequestContext {
+            channel: by.channel.clone(),
+            device_id: by.device.clone(),
+            token_id: by.token.clone(),
+            member_of: by.member_of.clone(),
+            role,
+            ..PolicyRequestContext::at(self.clock.now())
+        };
         let InForce { settings, policies, .. } = self.in_force();
         let decision = policies.decide(&request, &context, &settings.evaluation);
         match decision.verdict {
@@ -582,7 +619,7 @@ impl Inner {
     }
 
     /// Whether policy lets somebody answer what is asked about this, and so stop it.
-    pub(crate) fn may_answer_about(&self, by: &Principal, id: &str) -> Result<(), Refusal> {
+    pub(crate) fn may_answer_about(&self, by: &Petitioner, id: &str) -> Result<(), Refusal> {
         let id = ObjectId::parse(id).map_err(internal)?;
         self.may(by, Action::ApprovalAnswer, Resource::Object(ObjectKind::Approval, id), None)
     }
@@ -610,8 +647,7 @@ impl Inner {
 #[derive(Clone)]
 struct UnderWay {
     cancel: Cancel,
-    /// Who proposed it.
-    principal: Principal,
+    origin: Origin,
 }
 
 struct LeaveOnDrop {

@@ -42,6 +42,7 @@ pub mod gate;
 pub mod memory;
 pub mod output;
 mod permit;
+pub mod petitioner;
 pub mod plan;
 pub mod posture;
 pub mod proposal;
@@ -76,6 +77,7 @@ pub use palyra_sandbox::{
     tier_c::probe::Missing,
 };
 pub use permit::{Approver, Permit};
+pub use petitioner::Petitioner;
 pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;

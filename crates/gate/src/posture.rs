@@ -9,10 +9,11 @@ use palyra_journal::{
     CommitError, RecordKind, Subject,
     state::{Change, PostureRow},
 };
-use palyra_types::{Action, Posture, Principal, Resource, ToolMetadata, ToolName, word::words};
+use palyra_types::{Action, Posture, Resource, ToolMetadata, ToolName, word::words};
 
 use crate::{
     gate::{Gate, internal},
+    petitioner::Petitioner,
     proposal::ToolProposal,
     refusal::Refusal,
 };
@@ -62,11 +63,11 @@ impl Gate {
     ///
     /// # Errors
     /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
-    pub async fn set_posture(&self, setting: &PostureSetting, by: &Principal) -> Result<(), Refusal> {
+    pub async fn set_posture(&self, setting: &PostureSetting, by: &Petitioner) -> Result<(), Refusal> {
         let inner = &self.inner;
         inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()), None)?;
         let PostureSetting { layer, key, tool, posture } = setting;
-        let told = by.to_string();
+        let told = by.principal.to_string();
         let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
         let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;
         let row = PostureRow {

@@ -2,6 +2,8 @@
 //!
 //! Guarantees: a proposal is made of parsed parts only. Holding one permits nothing.
 
+use std::collections::BTreeSet;
+
 use palyra_journal::{
     record::Subject,
     state::{CallKey, Waiting},
@@ -33,6 +35,8 @@ pub struct ToolProposal {
     pub device: Option<DeviceId>,
     /// The API token it was made with.
     pub token: Option<TokenId>,
+    /// The workspaces that its proposer is bound to; none means that they are bound to none in particular.
+    pub member_of: Option<BTreeSet<WorkspaceName>>,
     /// The configured workspace it works in.
     pub workspace: Option<WorkspaceName>,
     /// The tool.
@@ -58,6 +62,11 @@ pub struct Within {
 }
 
 impl ToolProposal {
+    /// Who proposes it, and by which credential.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { principal: self.principal.clone(), device: self.device.clone(), token: self.token.clone() }
+    }
+
     /// What records about this call belong to.
     #[must_use]
     pub const fn subject(&self) -> Subject {
@@ -96,6 +105,7 @@ impl ToolProposal {
             channel: self.channel.clone(),
             device: self.device.clone(),
             token: self.token.clone(),
+            member_of: self.member_of.clone(),
             workspace: self.workspace.clone(),
             tool: self.tool.clone(),
             args: self.args.value().clone(),
@@ -103,6 +113,14 @@ impl ToolProposal {
             within: self.within.clone(),
         }
     }
+}
+
+/// Who proposes a call, and by which credential.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) principal: Principal,
+    pub(crate) device: Option<DeviceId>,
+    pub(crate) token: Option<TokenId>,
 }
 
 /// A proposal as it is kept in the journal and beside it.
@@ -122,6 +140,8 @@ pub struct ProposalDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<TokenId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    member_of: Option<BTreeSet<WorkspaceName>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     workspace: Option<WorkspaceName>,
     tool: ToolName,
     args: Value,
@@ -131,6 +151,11 @@ pub struct ProposalDocument {
 }
 
 impl ProposalDocument {
+    /// Who proposed it, and by which credential.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { principal: self.principal.clone(), device: self.device.clone(), token: self.token.clone() }
+    }
+
     /// The proposal, if its arguments still read as they did.
     pub(crate) fn proposal(self) -> Option<ToolProposal> {
         Some(ToolProposal {
@@ -142,6 +167,7 @@ impl ProposalDocument {
             channel: self.channel,
             device: self.device,
             token: self.token,
+            member_of: self.member_of,
             workspace: self.workspace,
             tool: self.tool,
             args: JsonObject::try_from_value(self.args, Limits::default()).ok()?,

@@ -133,7 +133,8 @@ impl Gate {
         match read(&asked) {
             Ok(document) if row.waiting == Waiting::Accepted => {
                 let question = Question::new(&document.prompt, row.waiting);
-                self.begin_waiting(row.call, document.prompt.principal, question);
+                let origin = document.proposal.origin();
+                self.begin_waiting(row.call, origin, question);
                 Ok(true)
             }
             // A question that cannot be read cannot be answered, and must not keep the daemon from starting.

@@ -203,6 +203,9 @@ pub enum CancelCause {
     /// Somebody asked for it.
     #[error("{0} asked for it")]
     Requested(Principal),
+    /// The credential that it came with does not count any more.
+    #[error("{0} revoked the credential it came with")]
+    CredentialRevoked(Principal),
     /// The daemon was started anew, and its caller was attached to the old one.
     #[error("the daemon was restarted")]
     Restarted,

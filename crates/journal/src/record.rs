@@ -57,10 +57,69 @@ words! {
         PolicyReloaded = "policy.reloaded",
         /// A presence PIN was given, rightly or wrongly.
         PresenceChecked = "presence.checked",
+        /// Somebody may pair a device for a while.
+        PairingOpened = "pairing.opened",
+        /// A device tried to pair and did not, or the time for it ran out.
+        PairingFailed = "pairing.failed",
+        /// A device was paired.
+        DevicePaired = "device.paired",
+        /// A device got a new certificate for its key.
+        DeviceRenewed = "device.renewed",
+        /// A device was revoked.
+        DeviceRevoked = "device.revoked",
+        /// A token was minted.
+        TokenMinted = "token.minted",
+        /// A token was followed by a new one.
+        TokenRotated = "token.rotated",
+        /// Tokens were revoked.
+        TokenRevoked = "token.revoked",
+        /// Somebody was invited, or is not any more.
+        MemberInvited = "member.invited",
+        /// Somebody became a member.
+        MemberJoined = "member.joined",
+        /// A member got another role or other workspaces.
+        MemberChanged = "member.changed",
+        /// A member was removed, with all their devices and tokens.
+        MemberRemoved = "member.removed",
+        /// A part of the daemon was switched on or off.
+        FeatureSet = "feature.set",
+        /// The authority that certifies devices went on to another phase of its rotation.
+        AuthorityRotated = "authority.rotated",
+        /// Somebody signed in to the console.
+        ConsoleOpened = "console.opened",
+        /// Somebody was not let in, so many times.
+        AccessRefused = "access.refused",
+        /// What was about to be granted was not, because it could not be kept.
+        AccessUnkept = "access.unkept",
     }
 }
 
 impl RecordKind {
+    /// Whether it is about who is let in.
+    #[must_use]
+    pub const fn is_about_access(self) -> bool {
+        matches!(
+            self,
+            Self::PairingOpened
+                | Self::PairingFailed
+                | Self::DevicePaired
+                | Self::DeviceRenewed
+                | Self::DeviceRevoked
+                | Self::TokenMinted
+                | Self::TokenRotated
+                | Self::TokenRevoked
+                | Self::MemberInvited
+                | Self::MemberJoined
+                | Self::MemberChanged
+                | Self::MemberRemoved
+                | Self::FeatureSet
+                | Self::AuthorityRotated
+                | Self::ConsoleOpened
+                | Self::AccessRefused
+                | Self::AccessUnkept
+        )
+    }
+
     /// Whether it is the journal's own account of itself. Such bodies say nothing about anybody, verification reads them, and they are
     /// never erased.
     #[must_use]

@@ -86,7 +86,9 @@ impl<'a> CedarRequest<'a> {
             resource: uid(resource_type, &request.resource.id()),
             principal_type,
             resource_type,
-            principal_ancestors: roles_of(vocabulary, &request.principal).collect(),
+            principal_ancestors: roles_of(vocabulary, &request.principal)
+                .chain(memberships(vocabulary, request, context, config))
+                .collect(),
             resource_ancestors: ancestors_of(vocabulary, &request.resource, config),
             vocabulary,
             request,
@@ -124,8 +126,10 @@ impl<'a> CedarRequest<'a> {
         {
             let name = uid(self.vocabulary.principal(user.kind()), user.id().as_str());
             if name != self.principal {
-                let roles: Vec<_> = roles_of(self.vocabulary, user).collect();
-                entities.push(entity(name, HashMap::new(), &roles)?);
+                let everywhere =
+                    self.config.workspaces.keys().map(|name| uid(&self.vocabulary.workspace, name.as_str()));
+                let above: Vec<_> = roles_of(self.vocabulary, user).chain(everywhere).collect();
+                entities.push(entity(name, HashMap::new(), &above)?);
             }
         }
         self.action.entities.clone().add_entities(entities, None).map_err(inexpressible)
@@ -204,6 +208,19 @@ fn roles_of<'a>(vocabulary: &'a Vocabulary, principal: &'a Principal) -> impl It
     principal.roles().iter().filter_map(|&role| vocabulary.role(role).cloned())
 }
 
+/// The workspaces that a principal is in: those that it is bound to, and for a user that is bound to none, all that are configured.
+fn memberships<'a>(
+    vocabulary: &'a Vocabulary,
+    request: &PolicyRequest,
+    context: &'a PolicyRequestContext,
+    config: &'a PolicyEvaluationConfig,
+) -> impl Iterator<Item = EntityUid> {
+    let all = context.member_of.is_none() && request.principal.kind() == PrincipalKind::User;
+    let bound = context.member_of.iter().flatten();
+    let configured = config.workspaces.keys().filter(move |_| all);
+    bound.chain(configured).map(|name| uid(&vocabulary.workspace, name.as_str()))
+}
+
 fn type_of<'a>(vocabulary: &'a Vocabulary, resource: &Resource) -> Option<&'a EntityTypeName> {
     Some(match resource {
         Resource::Tool(_) => &vocabulary.tool,
@@ -271,6 +288,9 @@ fn value_of(
         Fact::Posture(posture) => known(vocabulary.posture(posture))?,
         Fact::Tier(tier) => known(vocabulary.tier(tier))?,
         Fact::Egress(mode) => known(vocabulary.egress(mode))?,
+        Fact::Role(role) => {
+            known(vocabulary.role(role).map(|role| RestrictedExpression::new_entity_uid(role.clone())))?
+        }
     }))
 }
 

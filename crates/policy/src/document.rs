@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_types::{
     AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
-    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolMetadata, ToolName, WorkspaceName,
+    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolMetadata, ToolName, WorkspaceName, WorkspaceRole,
     host::HostError,
     id::{RunId, SessionId},
     path::PathError,
@@ -87,6 +87,12 @@ pub struct RequestDocument {
     /// The user an agent or a service acts for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
+    /// The workspaces that the principal is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member_of: Option<BTreeSet<WorkspaceName>>,
+    /// The role that would be given, changed or taken away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<WorkspaceRole>,
     /// The port of a `net.connect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -131,6 +137,8 @@ impl RequestDocument {
                 run_id,
                 token_id,
                 on_behalf_of,
+                member_of,
+                role,
                 port,
                 now,
             ]
@@ -179,6 +187,8 @@ impl RequestDocument {
             run_id: context.run_id,
             token_id: context.token_id.clone(),
             on_behalf_of: context.on_behalf_of.as_ref().map(written),
+            member_of: context.member_of.clone(),
+            role: context.role,
             port: context.port,
             now: Some(context.now),
         }
@@ -228,6 +238,8 @@ impl RequestDocument {
             capabilities,
             workspace: self.workspace.clone(),
             process: self.process()?,
+            member_of: self.member_of.clone(),
+            role: self.role,
             port: self.port,
             posture: self.posture.unwrap_or(default_posture),
             tier: self.tier,

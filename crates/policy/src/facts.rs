@@ -59,6 +59,14 @@ impl Facts<'_> {
         }
     }
 
+    /// Whether the principal belongs to the workspace that the call works in. Who is bound to none belongs to all.
+    pub(crate) fn member(&self) -> bool {
+        match (&self.context.member_of, &self.context.workspace) {
+            (Some(bound), Some(workspace)) => bound.contains(workspace),
+            (None, _) | (_, None) => true,
+        }
+    }
+
     pub(crate) fn runs_palyra(&self) -> bool {
         let read = || self.context.process.as_ref().is_some_and(|process| runs_palyra(process, self.config));
         *self.process.runs_palyra.get_or_init(read)

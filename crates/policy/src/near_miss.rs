@@ -160,6 +160,7 @@ fn hint(condition: &Expr) -> Option<String> {
         Expr::HasAttr { expr, attrs } if is_context(expr) => {
             return match ContextKey::parse(attrs.first()).ok()? {
                 ContextKey::Workspace => Some("make the call in a configured workspace".to_owned()),
+                ContextKey::Role => Some("say which role it is about".to_owned()),
                 _ => None,
             };
         }

@@ -11,7 +11,7 @@ use std::{
 
 use palyra_types::{
     Action, Channel, DeviceId, EgressEnforcementMode, Posture, Principal, Resource, SandboxTier, SkillId, TokenId,
-    ToolCapability, ToolName, WorkspaceName,
+    ToolCapability, ToolName, WorkspaceName, WorkspaceRole,
 };
 
 use crate::{
@@ -35,6 +35,7 @@ pub(crate) enum Fact {
     Posture(Posture),
     Tier(SandboxTier),
     Egress(EgressEnforcementMode),
+    Role(WorkspaceRole),
 }
 
 /// Everything that the answer to a request depends on, as far as some policies look.
@@ -42,6 +43,8 @@ pub(crate) enum Fact {
 pub(crate) struct Question {
     /// With its roles.
     principal: Principal,
+    /// The workspaces it is in.
+    member_of: Option<BTreeSet<WorkspaceName>>,
     action: Action,
     /// Its groups come from its name.
     tool: ToolName,
@@ -57,7 +60,8 @@ impl Question {
             return None;
         }
         let (principal, action) = (facts.request.principal.clone(), facts.request.action);
-        Some(Self { principal, action, tool: tool.clone(), facts: said })
+        let member_of = facts.context.member_of.clone();
+        Some(Self { principal, member_of, action, tool: tool.clone(), facts: said })
     }
 }
 
@@ -87,6 +91,8 @@ pub(crate) fn fact_of(key: ContextKey, facts: &Facts<'_>) -> Fact {
         ContextKey::Allowlisted => Fact::Flag(facts.allowlisted()),
         ContextKey::PrincipalAuthorized => Fact::Flag(facts.principal_authorized()),
         ContextKey::ChannelAuthorized => Fact::Flag(facts.channel_authorized()),
+        ContextKey::Role => context.role.map_or(Fact::Absent, Fact::Role),
+        ContextKey::Member => Fact::Flag(facts.member()),
         ContextKey::RunsPalyra => Fact::Flag(facts.runs_palyra()),
         ContextKey::TouchesState => Fact::Flag(facts.touches_state()),
     }

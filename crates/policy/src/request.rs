@@ -11,7 +11,7 @@ use std::{
 
 use palyra_types::{
     AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
-    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
+    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName, WorkspaceRole,
     id::{RunId, SessionId},
 };
 use serde::{
@@ -57,6 +57,10 @@ pub struct PolicyRequestContext {
     pub workspace: Option<WorkspaceName>,
     /// What would be run.
     pub process: Option<Process>,
+    /// The workspaces that the principal is bound to; none means that it is bound to none in particular.
+    pub member_of: Option<BTreeSet<WorkspaceName>>,
+    /// The role that would be given, changed or taken away: the highest of them.
+    pub role: Option<WorkspaceRole>,
     /// The port of a `net.connect`.
     pub port: Option<u16>,
     /// How freely the tool may be used.
@@ -84,6 +88,8 @@ impl PolicyRequestContext {
             capabilities: BTreeSet::new(),
             workspace: None,
             process: None,
+            member_of: None,
+            role: None,
             port: None,
             posture: Posture::AskEachTime,
             tier: None,

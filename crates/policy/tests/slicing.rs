@@ -82,6 +82,8 @@ const CHANGES: &[fn(&mut Question, &Question)] = &[
     |one, other| one.context.capabilities.clone_from(&other.context.capabilities),
     |one, other| one.context.workspace.clone_from(&other.context.workspace),
     |one, other| one.context.process.clone_from(&other.context.process),
+    |one, other| one.context.member_of.clone_from(&other.context.member_of),
+    |one, other| one.context.role = other.context.role,
     |one, other| one.context.port = other.context.port,
     |one, other| one.context.posture = other.context.posture,
     |one, other| one.context.tier = other.context.tier,

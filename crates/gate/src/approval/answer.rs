@@ -4,6 +4,7 @@
 //! them; policy is asked about every answer; a question is answered once, and whoever is late is told so.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -17,7 +18,7 @@ use palyra_journal::{
 use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_types::{
     Action, Channel, Clock, DeviceId, ObjectId, ObjectKind, Principal, PrincipalKind, Resource, Sha256Digest,
-    Timestamp, id::ApprovalId,
+    Timestamp, WorkspaceName, id::ApprovalId,
 };
 
 use super::{
@@ -30,6 +31,7 @@ use crate::{
     deadline::Deadline,
     gate::{Gate, Inner, internal},
     permit::Approver,
+    petitioner::Petitioner,
     question::over,
     refusal::{CancelCause, Refusal},
     settings::InForce,
@@ -46,6 +48,8 @@ pub struct Answerer {
     pub channel: Option<Channel>,
     /// The device they answer from.
     pub device: Option<DeviceId>,
+    /// The workspaces they are bound to; none means that they are bound to none in particular.
+    pub member_of: Option<BTreeSet<WorkspaceName>>,
     /// The session of answering, which a PIN unlocks.
     pub session: String,
 }
@@ -181,15 +185,16 @@ impl Gate {
     ///
     /// # Errors
     /// When policy does not let them, there is none of this id, or it was ended before.
-    pub async fn end_grant(&self, id: ApprovalId, by: &Principal) -> Result<(), AnswerError> {
+    pub async fn end_grant(&self, id: ApprovalId, by: &Petitioner) -> Result<(), AnswerError> {
         let inner = &self.inner;
         // Agents do not answer, and do not take back what was answered.
-        if by.kind() == PrincipalKind::Agent {
+        if by.principal.kind() == PrincipalKind::Agent {
             return Err(AnswerError::Agent);
         }
         inner.may_answer_about(by, &id.to_string())?;
         let subject = palyra_journal::Subject { approval: Some(id), ..palyra_journal::Subject::default() };
-        let record = inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.to_string() }))?;
+        let record =
+            inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.principal.to_string() }))?;
         match inner.commit(vec![record], vec![Change::EndGrant(id)]).await {
             Ok(_) => {
                 inner.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
@@ -326,6 +331,7 @@ impl Inner {
             device_id: by.device.clone(),
             tool_name: Some(prompt.tool.clone()),
             workspace: prompt.workspace.clone(),
+            member_of: by.member_of.clone(),
             ..PolicyRequestContext::at(self.clock.now())
         };
         let decision = policies.decide(&request, &context, &settings.evaluation);

@@ -224,9 +224,17 @@ fn entities(question: &Question) -> Vec<Value> {
     let mut add = |uid: Value, attrs: Value, parents: Vec<Value>| {
         all.insert(uid.to_string(), json!({ "uid": uid, "attrs": attrs, "parents": parents }));
     };
-    for principal in [Some(&request.principal), context.on_behalf_of.as_ref()].into_iter().flatten() {
-        let roles = principal.roles().iter().map(|role| name("Palyra::Role", role.as_str())).collect();
-        add(principal_name(principal), json!({}), roles);
+    // Whoever acts on behalf of themselves is in what they are bound to.
+    let parties = [(context.on_behalf_of.as_ref(), None), (Some(&request.principal), context.member_of.as_ref())];
+    for (principal, bound) in parties.into_iter().filter_map(|(who, bound)| Some((who?, bound))) {
+        let roles = principal.roles().iter().map(|role| name("Palyra::Role", role.as_str()));
+        let workspaces: Vec<_> = match bound {
+            Some(bound) => bound.iter().collect(),
+            None if principal_name(principal)["type"] == "Palyra::User" => config.workspaces.keys().collect(),
+            None => Vec::new(),
+        };
+        let workspaces = workspaces.into_iter().map(|one| name("Palyra::Workspace", one.as_str()));
+        add(principal_name(principal), json!({}), roles.chain(workspaces).collect());
     }
     match &request.resource {
         Resource::Tool(tool) => {
@@ -292,6 +300,8 @@ fn context(question: &Question, approved: bool) -> Option<Value> {
         capabilities,
         workspace,
         process,
+        member_of: _,
+        role,
         port,
         posture,
         tier,
@@ -318,6 +328,7 @@ fn context(question: &Question, approved: bool) -> Option<Value> {
     put("capabilities", Some(Value::Array(capabilities)));
     put("workspace", workspace.as_ref().map(|name| reference("Palyra::Workspace", name.as_str())));
     put("process", process.as_ref().map(process_record));
+    put("role", role.map(|role| reference("Palyra::Role", role.as_str())));
     put("port", port.map(|port| json!(port)));
     put("posture", Some(reference("Palyra::Posture", posture.as_str())));
     put("tier", tier.map(|tier| reference("Palyra::Tier", tier.as_str())));
@@ -348,12 +359,18 @@ fn process_record(process: &Process) -> Value {
 }
 
 /// What the configuration says, from the descriptions of the facts.
-fn facts(question: &Question) -> [(&'static str, bool); 7] {
+fn facts(question: &Question) -> [(&'static str, bool); 8] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
     let tool_is_listed = |tool| listed(&config.allowlisted_tools, tool);
     [
         ("allow_sensitive_tools", config.allow_sensitive_tools),
+        (
+            "member",
+            context.workspace.is_none()
+                || context.member_of.is_none()
+                || context.member_of.iter().flatten().any(|one| Some(one) == context.workspace.as_ref()),
+        ),
         (
             "sensitive_action",
             destroys_or_reveals.contains(&request.action.as_str())

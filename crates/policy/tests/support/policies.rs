@@ -135,6 +135,7 @@ fn principal_scope() -> impl Strategy<Value = String> {
         2 => one.clone().prop_map(|one| format!("principal == {one}")),
         1 => one.prop_map(|one| format!("principal in {one}")),
         2 => role().prop_map(|role| format!("principal in {role}")),
+        1 => workspace().prop_map(|workspace| format!("principal in {workspace}")),
         2 => select(vec!["User", "Agent", "Service"]).prop_map(|kind| format!("principal is Palyra::{kind}")),
         1 => role().prop_map(|role| format!("principal is Palyra::User in {role}")),
     ]
@@ -309,6 +310,7 @@ fn about_circumstances() -> impl Strategy<Value = String> {
         "channel_authorized",
         "allow_sensitive_tools",
         "sensitive_action",
+        "member",
         "runs_palyra",
         "touches_state",
     ]);
@@ -321,6 +323,7 @@ fn about_circumstances() -> impl Strategy<Value = String> {
         "context has tool_name && context.tool_name like \"fs.*\"",
         "context has skill_id && [\"acme/lint\", \"zed/pdf\"].contains(context.skill_id)",
         "context has egress && [Palyra::Egress::\"strict\", Palyra::Egress::\"none\"].contains(context.egress)",
+        "context has role && context.role == Palyra::Role::\"admin\"",
         "context has port && context.port < 1024",
         "context has port && context.port == 443",
         "context.now < datetime(\"2026-03-02T09:30:00Z\")",
@@ -386,6 +389,7 @@ fn about_the_triple() -> impl Strategy<Value = String> {
         4 => fixed.prop_map(str::to_owned),
         2 => above.prop_map(|above| format!("resource in {above}")),
         1 => role().prop_map(|role| format!("principal in {role}")),
+        1 => workspace().prop_map(|workspace| format!("principal in {workspace}")),
         1 => uids("User", &USERS).prop_map(|user| format!("principal is Palyra::User && principal == {user}")),
         1 => any_action().prop_map(|action| format!("action == {action}")),
         1 => any_group().prop_map(|group| format!("action in {group}")),

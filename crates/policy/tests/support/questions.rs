@@ -178,6 +178,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
         subsequence(ToolCapability::ALL, 0..=3),
         of(select(&WORKSPACES[..]).prop_map(|(name, _)| WorkspaceName::parse(name).unwrap())),
         of(processes()),
+        (of(memberships()), of(select(WorkspaceRole::ALL))),
         of(select(vec![0_u16, 1, 22, 443, 8080, 65535])),
     );
     let plan = (
@@ -187,7 +188,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
     );
     (origin, purpose, plan).prop_map(|(origin, purpose, plan)| {
         let (now, device_id, channel, session_id, run_id, token_id, on_behalf_of) = origin;
-        let (tool_name, skill_id, capabilities, workspace, process, port) = purpose;
+        let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port) = purpose;
         let (posture, tier, egress) = plan;
         PolicyRequestContext {
             now,
@@ -202,12 +203,19 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
             capabilities: capabilities.into_iter().collect(),
             workspace,
             process,
+            member_of,
+            role,
             port,
             posture,
             tier,
             egress,
         }
     })
+}
+
+fn memberships() -> impl Strategy<Value = BTreeSet<WorkspaceName>> {
+    subsequence(&WORKSPACES[..], 0..=WORKSPACES.len())
+        .prop_map(|some| some.iter().map(|(name, _)| WorkspaceName::parse(name).unwrap()).collect())
 }
 
 /// Times around those that policies speak of, to the millisecond, and some before 1970.
