@@ -1,7 +1,10 @@
 //! What `/healthz` and `/readyz` answer, and who is asking.
 
+use palyra_types::{DeviceId, Timestamp, TokenId, WorkspaceName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::schema;
 
 /// A daemon that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,6 +57,25 @@ pub struct Identity {
     pub principal: String,
     /// Its roles.
     pub roles: Vec<String>,
-    /// The kind of credential: `owner`, `agent` or `console`.
+    /// The kind of credential: `device`, `token` or `console`.
     pub credential: String,
+    /// The device, if it is one, or the one that opened the console.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Name>)]
+    pub device: Option<DeviceId>,
+    /// The token, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Name>)]
+    pub token: Option<TokenId>,
+    /// What the token may be used for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    /// The workspaces it is bound to. Without them it is bound to none in particular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<schema::Name>>)]
+    pub workspaces: Option<Vec<WorkspaceName>>,
+    /// Until when the credential counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Time>)]
+    pub until: Option<Timestamp>,
 }

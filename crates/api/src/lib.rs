@@ -12,6 +12,9 @@
 //! | records and proofs | [`journal`] |
 //! | policies, explanations, replays | [`policy`] |
 //! | tools, postures, workspaces | [`tool`] |
+//! | devices, pairing, the authority | [`device`] |
+//! | API tokens | [`token`] |
+//! | members, roles, switches | [`member`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -19,15 +22,18 @@
 pub mod approval;
 pub mod call;
 pub mod console;
+pub mod device;
 pub mod document;
 pub mod error;
 pub mod event;
 pub mod health;
 pub mod journal;
+pub mod member;
 pub mod policy;
 pub mod run;
 pub mod schema;
 pub mod strict;
+pub mod token;
 pub mod tool;
 
 pub use document::Document;

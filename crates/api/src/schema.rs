@@ -27,6 +27,18 @@ pub struct Name(#[expect(dead_code, reason = "it is there to be described")] Str
 #[schema(example = "agent:local")]
 pub struct PrincipalText(#[expect(dead_code, reason = "it is there to be described")] String);
 
+/// What somebody may do, from most to least.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub enum Role {
+    /// Everything.
+    Owner,
+    /// Everything but what is about owners.
+    Admin,
+    /// Answers approvals and reads.
+    Operator,
+}
+
 /// An absolute path without `.`, `..` or empty parts.
 #[derive(ToSchema)]
 #[schema(example = "/home/ada/shop")]

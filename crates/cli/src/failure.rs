@@ -88,6 +88,25 @@ fn command_about(code: &str) -> Option<&'static str> {
         "unknown_tool" => Some("`palyra tools` lists them"),
         "unknown_run" => Some("name a run that was opened with the same credential, or leave --run out"),
         "no_posture" => Some("`palyra posture list` shows what is set"),
+        "missing_scope" => Some("`palyra tokens scopes` says what each scope allows; mint a token that has this one"),
+        "rate_limited" => Some("wait a moment, then try again"),
+        "feature_off" => {
+            Some("`palyra access flags` shows which flags are on, and `palyra access flags set NAME on` switches it on")
+        }
+        "above_own_role" => Some("`palyra whoami` shows your role, and `palyra access roles` what each may do"),
+        "last_owner" => Some("make somebody else an owner first: `palyra access members set NAME --role owner`"),
+        "last_device" => Some("pair another device first: `palyra devices pair`; or add --even-the-last"),
+        "no_such_device" => Some("`palyra devices list` shows them"),
+        "unknown_token" => Some("`palyra tokens list --all` shows them"),
+        "unknown_member" | "unknown_invitation" => Some("`palyra access members` shows them"),
+        "pairing_open" => Some(
+            "end it where it was opened, with Ctrl-C, or by `palyra devices pairing ID --end`, or wait two minutes",
+        ),
+        "no_pairing" => Some("open one: `palyra devices pair`"),
+        "behind" => Some("`palyra devices authority` shows who is behind; add --even-if-behind to cut them off"),
+        "unknown_device" | "revoked" | "expired" => {
+            Some("pair this device anew: `palyra devices pair` on one that is let in, then `palyra pair ADDRESS` here")
+        }
         _ => None,
     }
 }
@@ -110,6 +129,12 @@ impl From<ClientError> for Failure {
                 "closed",
                 "the daemon takes no connection now",
                 "try again in a moment; if that does not help, it has too many connections: look at its log",
+            ),
+            ClientError::NotTaken { .. } => (
+                Exit::Failure,
+                "not_taken",
+                "this device is not let in (any more)",
+                "pair it again: `palyra devices pair` there, then `palyra pair ADDRESS` here",
             ),
             ClientError::Slow { .. } => {
                 (Exit::Unreachable, "slow", "the daemon does not answer", "look at the daemon's log")

@@ -50,7 +50,7 @@ pub(crate) type Printed<'a> = &'a mut dyn FnMut(Which, u64, &[u8]) -> io::Result
 
 /// A call that is followed.
 pub(crate) struct Follow<'a> {
-    owner: &'a Client,
+    person: &'a Client,
     answering: Answering,
     terminal: &'a Terminal,
     stream: Proposed,
@@ -70,10 +70,10 @@ enum Next {
 }
 
 impl<'a> Follow<'a> {
-    /// Proposes a call as one client; questions about it are looked at and answered as the owner.
+    /// Proposes a call as one client; questions about it are looked at and answered as the person.
     pub(crate) async fn propose(
         proposer: &Client,
-        owner: &'a Client,
+        person: &'a Client,
         (call, key): (&NewCall, Option<&IdempotencyKey>),
         answering: Answering,
         terminal: &'a Terminal,
@@ -83,7 +83,7 @@ impl<'a> Follow<'a> {
         })?;
         let stream = proposer.propose_stream(call, key).await?;
         let (keyboard, asking, was_asked, before) = (None, None, false, Before::Done);
-        Ok(Self { owner, answering, terminal, stream, interrupt, keyboard, asking, was_asked, before })
+        Ok(Self { person, answering, terminal, stream, interrupt, keyboard, asking, was_asked, before })
     }
 
     /// Follows the call to its end.
@@ -163,13 +163,13 @@ impl<'a> Follow<'a> {
     }
 
     async fn asked(&mut self, call: CallId) -> Result<(), Failure> {
-        let Some(id) = self.owner.call(call).await?.approval else { return Ok(()) };
-        let approval = self.owner.approval(id).await?;
+        let Some(id) = self.person.call(call).await?.approval else { return Ok(()) };
+        let approval = self.person.approval(id).await?;
         let manner = Manner { at_terminal: true, ..Manner::default() };
         // A yes to the command is none to whatever it connects to later, which nobody has seen yet.
         let is_connection = approval.tool.as_str() == CONNECTION;
         if self.answering == Answering::Yes && !is_connection {
-            answer(self.owner, &approval, &ONCE, manner, None).await?;
+            answer(self.person, &approval, &ONCE, manner, None).await?;
             self.terminal.talk(format!("approved once, by this command itself: {}", approval.id));
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl<'a> Follow<'a> {
         }
         if self.answering == Answering::Yes && self.keyboard.is_none() {
             let no = Decision::Deny { message: None };
-            answer(self.owner, &approval, &no, manner, None).await?;
+            answer(self.person, &approval, &no, manner, None).await?;
             self.terminal.talk(format!("refused, as nobody is here to ask: {}", visible(&approval.summary)));
             self.terminal.talk("`--host HOST:PORT` declares what the command may reach, and `--yes` covers that");
             return Ok(());
@@ -204,7 +204,7 @@ impl<'a> Follow<'a> {
             return Ok(());
         };
         let manner = Manner { at_terminal: true, ..Manner::default() };
-        match answer(self.owner, &approval, &decision, manner, Some(keyboard)).await {
+        match answer(self.person, &approval, &decision, manner, Some(keyboard)).await {
             Ok(answers) => {
                 for answered in &answers.answered {
                     keyboard.show(&format!(

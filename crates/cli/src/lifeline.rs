@@ -7,18 +7,19 @@ use std::time::Duration;
 use palyra_client::{Client, EventStream};
 use tokio::{signal::unix::Signal, time::sleep};
 
-use crate::{connection::owner, exit::Exit, failure::Failure, terminal::Terminal};
+use crate::{at::At, connection::Connection, exit::Exit, failure::Failure, terminal::Terminal};
 
 /// A client of the daemon that is there.
 pub(crate) struct Lifeline<'a> {
     client: Client,
     is_away: bool,
+    at: &'a At,
     terminal: &'a Terminal,
 }
 
 impl<'a> Lifeline<'a> {
-    pub(crate) const fn new(client: Client, terminal: &'a Terminal) -> Self {
-        Self { client, is_away: false, terminal }
+    pub(crate) const fn new(client: Client, at: &'a At, terminal: &'a Terminal) -> Self {
+        Self { client, is_away: false, at, terminal }
     }
 
     pub(crate) const fn client(&self) -> &Client {
@@ -52,7 +53,7 @@ impl<'a> Lifeline<'a> {
             () = sleep(AGAIN) => false,
             _ = interrupt.recv() => true,
         };
-        if let Ok(found) = owner() {
+        if let Ok(found) = Connection::find(self.at, self.terminal).and_then(|connection| connection.daemon()) {
             self.client = found;
         }
         Ok(interrupted)

@@ -3,26 +3,35 @@
 //! Parses the command line, runs one command from [`commands`], and turns its outcome into an exit code. Data goes to stdout, talk to
 //! stderr; `--json` makes the data a versioned document.
 
+mod at;
 mod commands;
 mod connection;
 mod exit;
 mod failure;
 mod follow;
+mod holder;
 mod keyboard;
 mod lifeline;
+mod lifetime;
 mod outcome;
+mod paired;
 mod prompt;
 mod question;
+mod renewal;
 mod report;
+mod revoked;
 mod rows;
 mod selection;
+mod short_id;
+mod stop;
+mod table;
 mod terminal;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit::Exit, failure::Failure, terminal::Terminal};
+use crate::{at::At, exit::Exit, failure::Failure, terminal::Terminal};
 
 /// Lets AI agents work on this machine, under policy.
 #[derive(Parser)]
@@ -31,6 +40,17 @@ struct Cli {
     /// Print versioned JSON to stdout.
     #[arg(long, global = true)]
     json: bool,
+    /// Ask the daemon of this name, with which this device was paired.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "PALYRA_AT",
+        hide_env = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    at: At,
     #[command(subcommand)]
     command: Command,
 }
@@ -68,6 +88,19 @@ enum Command {
     /// See and set how freely tools may be used.
     #[command(subcommand)]
     Posture(commands::posture::PostureCommand),
+    /// Become known to a daemon, with the PIN or the QR code that it shows.
+    Pair(commands::pair::PairArgs),
+    /// See, pair and revoke devices, and replace the authority that certifies them.
+    #[command(subcommand)]
+    Devices(commands::devices::DevicesCommand),
+    /// See, mint, rotate and revoke what programs are let in by.
+    #[command(subcommand)]
+    Tokens(commands::tokens::TokensCommand),
+    /// See and change who belongs here, what roles may do, and what is switched on.
+    #[command(subcommand)]
+    Access(commands::access::AccessCommand),
+    /// Tell who this device is to the daemon.
+    Whoami,
     /// Print a link that opens the console once.
     Open,
     /// Have the daemon read its configuration and policies again.
@@ -87,35 +120,43 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let terminal = Terminal::detect(cli.json);
-    let outcome = match cli.command {
-        Command::Up(args) => commands::up::up(&args, &terminal),
-        Command::Init(args) => commands::up::init(&args, &terminal),
-        Command::Run(args) => commands::run::run(&args, &terminal),
-        Command::Call(args) => commands::call::run(&args, &terminal),
-        Command::Approvals(command) => commands::approvals::run(command, &terminal),
-        Command::Grants(command) => commands::grants::run(command, &terminal),
-        Command::Why => commands::why::why(&terminal),
-        Command::Explain(args) => commands::why::explain(&args, &terminal),
-        Command::Journal(command) => commands::journal::run(command, &terminal),
-        Command::Policy(command) => commands::policy::run(command, &terminal),
-        Command::Tools => commands::tools::tools(&terminal),
-        Command::Workspaces => commands::tools::workspaces(&terminal),
-        Command::Posture(command) => commands::posture::run(command, &terminal),
-        Command::Open => commands::open::run(&terminal),
-        Command::Reload => commands::reload::run(&terminal),
-        Command::Doctor => commands::doctor::run(&terminal),
-        Command::Paths => commands::paths::run(&terminal),
-        Command::Demo(args) => commands::demo::run(&args, &terminal),
-        Command::Tour => commands::tour::run(&terminal),
-        Command::Status(args) => commands::status::run(&args, &terminal),
-    };
-    match outcome {
+    match run(cli.command, &cli.at, &terminal) {
         Ok(Exit::Ok) if Terminal::failed() => Exit::Failure.into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             report::failure(&failure, &terminal);
             failure.exit.into()
         }
+    }
+}
+
+fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
+    match command {
+        Command::Up(args) => commands::up::up(&args, at, terminal),
+        Command::Init(args) => commands::up::init(&args, at, terminal),
+        Command::Run(args) => commands::run::run(&args, at, terminal),
+        Command::Call(args) => commands::call::run(&args, at, terminal),
+        Command::Approvals(command) => commands::approvals::run(command, at, terminal),
+        Command::Grants(command) => commands::grants::run(command, at, terminal),
+        Command::Why => commands::why::why(at, terminal),
+        Command::Explain(args) => commands::why::explain(&args, at, terminal),
+        Command::Journal(command) => commands::journal::run(command, at, terminal),
+        Command::Policy(command) => commands::policy::run(command, at, terminal),
+        Command::Tools => commands::tools::tools(at, terminal),
+        Command::Workspaces => commands::tools::workspaces(at, terminal),
+        Command::Posture(command) => commands::posture::run(command, at, terminal),
+        Command::Pair(args) => commands::pair::run(&args, at, terminal),
+        Command::Devices(command) => commands::devices::run(command, at, terminal),
+        Command::Tokens(command) => commands::tokens::run(command, at, terminal),
+        Command::Access(command) => commands::access::run(command, at, terminal),
+        Command::Whoami => commands::whoami::run(at, terminal),
+        Command::Open => commands::open::run(at, terminal),
+        Command::Reload => commands::reload::run(at, terminal),
+        Command::Doctor => commands::doctor::run(at, terminal),
+        Command::Paths => commands::paths::run(at, terminal),
+        Command::Demo(args) => commands::demo::run(&args, at, terminal),
+        Command::Tour => commands::tour::run(terminal),
+        Command::Status(args) => commands::status::run(&args, at, terminal),
     }
 }
 

@@ -14,11 +14,23 @@ pub(crate) const UNKNOWN: usize = 80;
 
 /// How many columns a terminal has; nothing if it is none.
 pub(crate) fn columns(terminal: impl AsFd) -> Option<usize> {
+    room(terminal).map(|room| room.columns)
+}
+
+/// How much a terminal shows at once; nothing if it is none.
+pub(crate) fn room(terminal: impl AsFd) -> Option<Room> {
     let size = tcgetwinsize(terminal).ok()?;
-    Some(match usize::from(size.ws_col) {
-        0 => UNKNOWN,
-        columns => columns,
-    })
+    let or = |count: u16, unknown: usize| if count == 0 { unknown } else { usize::from(count) };
+    Some(Room { columns: or(size.ws_col, UNKNOWN), lines: or(size.ws_row, UNKNOWN_LINES) })
+}
+
+/// What a terminal shows at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// From left to right.
+    pub(crate) columns: usize,
+    /// From top to bottom.
+    pub(crate) lines: usize,
 }
 
 /// The rows of a line. A line break in it starts a row with a gutter as well. Escape sequences take no room: whatever comes from elsewhere
@@ -62,6 +74,8 @@ const fn width(c: char, column: usize) -> usize {
     }
 }
 
+/// How high a terminal is that does not say.
+const UNKNOWN_LINES: usize = 24;
 const ESCAPE: char = '\u{1b}';
 const GUTTER: &str = "    │ ";
 const GUTTER_WIDTH: usize = 6;

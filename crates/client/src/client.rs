@@ -1,6 +1,12 @@
 //! Asks a daemon: how a request is made, sent and its answer read. What can be asked is in `routes.rs`.
 
-use std::{fmt, future::Future, io::Write, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    io::Write,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
@@ -8,8 +14,8 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderValue},
 };
-use palyra_api::ErrorBody;
-use palyra_types::IdempotencyKey;
+use palyra_api::{ErrorBody, device::AUTHORITIES};
+use palyra_types::{IdempotencyKey, Sha256Digest};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time;
 
@@ -19,7 +25,7 @@ use crate::{
     endpoint::Endpoint,
     error::ClientError,
     stream::EventStream,
-    transport::{CertificateError, Transport},
+    transport::{CertificateError, DeviceKeys, Transport},
 };
 
 /// How long connecting and a short request may take.
@@ -33,6 +39,7 @@ pub struct Client {
     connections: Arc<Connections>,
     bearer: Option<Bearer>,
     patience: Duration,
+    authorities: Arc<Mutex<Option<Sha256Digest>>>,
 }
 
 impl Client {
@@ -42,16 +49,23 @@ impl Client {
         Self::over(Transport::Local(endpoint))
     }
 
-    /// A client of the daemon whose control listener is there and that has this certificate (PEM), which is all that is trusted.
+    /// A client of the daemon whose control listener is at `host:port`, as the device that has these keys.
     ///
     /// # Errors
-    /// When the certificate cannot be read.
-    pub fn control(address: SocketAddr, certificate: &str) -> Result<Self, CertificateError> {
-        Transport::control(address, certificate).map(Self::over)
+    /// When the keys cannot be used.
+    pub fn control(address: &str, keys: DeviceKeys<'_>) -> Result<Self, CertificateError> {
+        Transport::control(address, keys).map(Self::over)
+    }
+
+    /// The digest of the authorities that the daemon trusts, as its last answer told it. Only told over TLS.
+    #[must_use]
+    pub fn authorities_told(&self) -> Option<Sha256Digest> {
+        *self.authorities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn over(transport: Transport) -> Self {
-        Self { connections: Arc::new(Connections::new(transport)), bearer: None, patience: PATIENCE }
+        let connections = Arc::new(Connections::new(transport));
+        Self { connections, bearer: None, patience: PATIENCE, authorities: Arc::default() }
     }
 
     /// The same client, with a credential.
@@ -153,7 +167,12 @@ impl Client {
 
     async fn send(&self, request: Ask<'_>) -> Result<(Response<Incoming>, InUse), ClientError> {
         let request = self.build(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
-        self.connections.send(request, self.patience).await
+        let answered = self.connections.send(request, self.patience).await?;
+        let told = answered.0.headers().get(AUTHORITIES).and_then(|told| told.to_str().ok());
+        if let Some(told) = told.and_then(|told| Sha256Digest::parse(told).ok()) {
+            *self.authorities.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        }
+        Ok(answered)
     }
 
     fn build(&self, ask: Ask<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {

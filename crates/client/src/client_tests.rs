@@ -9,7 +9,11 @@ use std::{
 
 use palyra_api::{Health, call::NewCall, journal::ExportQuery};
 use palyra_types::ToolName;
-use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
+use rustls::{
+    RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer},
+    server::WebPkiClientVerifier,
+};
 
 use super::*;
 
@@ -202,13 +206,18 @@ fn an_export_is_written_as_it_comes_and_one_that_is_cut_off_is_an_error() {
     assert!(matches!(outcome, Err(ClientError::Lost { .. })), "{outcome:?}");
 }
 
-/// A peer that speaks TLS with this certificate. What it was sent is kept.
-fn tls_peer(identity: &rcgen::CertifiedKey<rcgen::KeyPair>) -> (SocketAddr, Heard) {
+/// A peer that speaks TLS with this certificate and takes those of one authority. What it was sent is kept.
+fn tls_peer(identity: &rcgen::CertifiedKey<rcgen::KeyPair>, takes: &CertificateDer<'static>) -> (SocketAddr, Heard) {
     let key = PrivateKeyDer::try_from(identity.signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into())
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut devices = RootCertStore::empty();
+    devices.add(takes.clone()).unwrap();
+    let devices =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(devices), Arc::clone(&provider)).build().unwrap();
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_no_client_auth()
+        .with_client_cert_verifier(devices)
         .with_single_cert(vec![identity.cert.der().clone()], key)
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -230,18 +239,33 @@ fn identity(name: &str) -> rcgen::CertifiedKey<rcgen::KeyPair> {
     rcgen::generate_simple_self_signed([name.to_owned()]).unwrap()
 }
 
-fn trusting(address: SocketAddr, certificate: &str) -> Client {
-    Client::control(address, certificate).unwrap().with_bearer(Bearer::parse("plr_owner").unwrap())
+/// A device with a certificate of its own making, which trusts this.
+fn trusting(address: SocketAddr, authorities: &str) -> Client {
+    of_device(address, authorities, &identity("device"))
+}
+
+fn of_device(address: SocketAddr, authorities: &str, device: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Client {
+    let (certificate, key) = (device.cert.pem(), device.signing_key.serialize_pem());
+    let keys = DeviceKeys { authorities, certificate: &certificate, key: &key };
+    Client::control(&address.to_string(), keys).unwrap()
 }
 
 #[test]
-fn the_daemon_with_the_given_certificate_gets_the_credential() {
-    let daemon = identity("localhost");
-    let (address, heard) = tls_peer(&daemon);
-    assert!(health(&trusting(address, &daemon.cert.pem())).is_ok());
+fn the_daemon_that_is_trusted_and_takes_the_device_is_asked() {
+    let (daemon, device) = (identity("localhost"), identity("device"));
+    let (address, heard) = tls_peer(&daemon, device.cert.der());
+    assert!(health(&of_device(address, &daemon.cert.pem(), &device)).is_ok());
     let heard = heard.lock().unwrap();
-    assert!(heard[0].contains("authorization: Bearer plr_owner"), "{heard:?}");
-    assert!(heard[0].contains(&format!("host: {address}")), "{heard:?}");
+    assert!(heard[0].contains(&format!("host: localhost:{}", address.port())), "{heard:?}");
+}
+
+#[test]
+fn a_device_whose_certificate_is_not_taken_is_told_so() {
+    let daemon = identity("localhost");
+    let (address, heard) = tls_peer(&daemon, identity("another").cert.der());
+    let outcome = health(&trusting(address, &daemon.cert.pem()));
+    assert!(matches!(outcome, Err(ClientError::NotTaken { .. })), "{outcome:?}");
+    assert!(heard.lock().unwrap().iter().all(String::is_empty), "{heard:?}");
 }
 
 #[test]
@@ -250,7 +274,7 @@ fn nobody_else_is_sent_anything() {
     let misnamed_pem = misnamed.cert.pem();
     // Another certificate for the same name; and the right one, for another name.
     for (shown, trusted) in [(squatter, identity("localhost").cert.pem()), (misnamed, misnamed_pem)] {
-        let (address, heard) = tls_peer(&shown);
+        let (address, heard) = tls_peer(&shown, identity("device").cert.der());
         let outcome = health(&trusting(address, &trusted));
         assert!(matches!(outcome, Err(ClientError::Stranger { .. })), "{outcome:?}");
         thread::sleep(Duration::from_millis(50));
@@ -289,9 +313,18 @@ fn who_closes_the_connection_before_showing_a_certificate_is_not_called_a_strang
 }
 
 #[test]
-fn a_certificate_that_is_none_is_refused() {
-    let address = "127.0.0.1:1".parse().unwrap();
+fn keys_that_are_none_are_refused() {
+    let device = identity("device");
+    let (certificate, key) = (device.cert.pem(), device.signing_key.serialize_pem());
     for text in ["", "garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        assert!(Client::control(address, text).is_err(), "{text}");
+        for keys in [
+            DeviceKeys { authorities: text, certificate: &certificate, key: &key },
+            DeviceKeys { authorities: &certificate, certificate: text, key: &key },
+            DeviceKeys { authorities: &certificate, certificate: &certificate, key: text },
+        ] {
+            assert!(Client::control("127.0.0.1:1", keys).is_err(), "{text}");
+        }
     }
+    let keys = DeviceKeys { authorities: &certificate, certificate: &certificate, key: &key };
+    assert!(Client::control("127.0.0.1", keys).is_err());
 }

@@ -3,6 +3,8 @@
 //! Guarantees: a request that may have been received is not sent a second time.
 
 use std::{
+    error::Error,
+    io,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -75,6 +77,23 @@ impl Connections {
         if error.is_parse() {
             return ClientError::Protocol(error.to_string());
         }
+        if let Some(alert) = alert(error) {
+            return ClientError::NotTaken { address: self.transport.to_string(), message: alert };
+        }
         ClientError::Lost { address: self.transport.to_string(), message: error.to_string() }
     }
+}
+
+/// What the other side of a TLS connection objected to, if that is why it ended. With TLS 1.3 a device hears only with the first answer that its
+/// certificate is not taken.
+fn alert(error: &hyper::Error) -> Option<String> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let told = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        match told.and_then(|told| told.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::AlertReceived(alert)) => return Some(format!("{alert:?}")),
+            _ => source = cause.source(),
+        }
+    }
+    None
 }

@@ -31,6 +31,14 @@ pub enum ClientError {
         /// What the system says.
         message: String,
     },
+    /// The daemon does not take the certificate of this device. Nothing was done.
+    #[error("the daemon at {address} does not take the certificate of this device: {message}")]
+    NotTaken {
+        /// Where.
+        address: String,
+        /// What it objects to.
+        message: String,
+    },
     /// Somebody listens and does not answer in time.
     #[error("the daemon at {address} did not answer within {patience:?}")]
     Slow {

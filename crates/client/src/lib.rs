@@ -1,12 +1,12 @@
 //! The typed client of the daemon that CLI, TUI and tests share.
 //!
 //! Guarantees: a short request ends, with an answer or an error, within the time it was given; an answer is what the wire types say or it
-//! is an error; a credential goes to the daemon with the given certificate, or to a loopback address, and to nobody else.
+//! is an error; a credential goes to a daemon of the given authority, or to a loopback address, and to nobody else.
 //! Does not: repeat what may have been received, or reconnect a stream. Who reads a stream knows where it was.
 //!
 //! | you look for | read |
 //! |---|---|
-//! | how to reach a daemon | [`Client`], [`Endpoint`], [`Bearer`] |
+//! | how to reach a daemon | [`Client`], [`Endpoint`], [`DeviceKeys`], [`Bearer`] |
 //! | one method for each route | `routes.rs` |
 //! | events as they happen | [`EventStream`], [`Told`] |
 //! | why there is no answer | [`ClientError`] |
@@ -31,4 +31,4 @@ pub use palyra_types::IdempotencyKey;
 pub use routes::Proposed;
 pub use stream::EventStream;
 pub use told::{Told, Which};
-pub use transport::CertificateError;
+pub use transport::{CertificateError, DeviceKeys};

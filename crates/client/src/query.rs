@@ -30,6 +30,11 @@ pub(crate) fn with_query(path: &str, query: &impl Serialize) -> String {
     text
 }
 
+/// A name as one part of a path.
+pub(crate) fn segment(name: &str) -> String {
+    encoded(name)
+}
+
 /// Text in which only what means nothing in a query stands for itself.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());

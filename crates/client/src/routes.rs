@@ -8,22 +8,28 @@ use palyra_api::{
     approval::{Answers, Approval, ApprovalQuery, Approvals, Approve, Deny, Grants, Unlock},
     call::{Call, CallQuery, Calls, Cancelled, NewCall},
     console::ConsoleLink,
+    device::{
+        Authority, ConfirmPairing, Devices, NewPairing, OpenPairing, Pairing, Renewal, Renewed, RevokeDevice, Revoked,
+        RotateAuthority,
+    },
     event::EventQuery,
     health::{Identity, Readiness},
     journal::{ExportQuery, Head, Proof, Record, RecordQuery, Records, Verification},
+    member::{ChangeMember, Flags, Invitation, Members, NewInvitation, Roles, SetFlag},
     policy::{CallExplanation, PolicySet, Replay, ReplayReport},
     run::{NewRun, Run},
+    token::{MintedToken, NewToken, RevokeToken, RotateToken, Scopes, Tokens},
     tool::{PosturePlace, PostureSetting, Postures, Tools, Workspaces},
 };
 use palyra_types::{
-    IdempotencyKey,
+    DeviceId, IdempotencyKey, PrincipalId, TokenId,
     id::{ApprovalId, CallId, RunId},
 };
 
 use crate::{
     client::{Ask, Client, Wait, read, refusal},
     error::ClientError,
-    query::with_query,
+    query::{segment, with_query},
     stream::EventStream,
 };
 
@@ -345,5 +351,182 @@ impl Client {
     /// See above.
     pub async fn console_link(&self) -> Result<ConsoleLink, ClientError> {
         self.ask(Ask::post("/api/v1/console/links")).await
+    }
+
+    /// The paired devices.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn devices(&self) -> Result<Devices, ClientError> {
+        self.ask(Ask::get("/api/v1/devices")).await
+    }
+
+    /// Revokes a device, at once.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn revoke_device(&self, id: &DeviceId, how: &RevokeDevice) -> Result<Revoked, ClientError> {
+        self.ask(Ask::new(Method::DELETE, with_query(&format!("/api/v1/devices/{}", segment(id.as_str())), how))).await
+    }
+
+    /// Opens a pairing.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn open_pairing(&self, new: &NewPairing) -> Result<OpenPairing, ClientError> {
+        self.ask(Ask::post("/api/v1/devices/pairings").json(new)?).await
+    }
+
+    /// How a pairing stands.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn pairing(&self, id: &str) -> Result<Pairing, ClientError> {
+        self.ask(Ask::get(format!("/api/v1/devices/pairings/{}", segment(id)))).await
+    }
+
+    /// Says that the device that knew the code is the one that was meant.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn confirm_pairing(&self, id: &str, confirm: &ConfirmPairing) -> Result<Pairing, ClientError> {
+        self.ask(Ask::post(format!("/api/v1/devices/pairings/{}/confirm", segment(id))).json(confirm)?.wait(Wait::Long))
+            .await
+    }
+
+    /// Ends a pairing, or says no to the device that knew the code.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn end_pairing(&self, id: &str) -> Result<Pairing, ClientError> {
+        self.ask(Ask::new(Method::DELETE, format!("/api/v1/devices/pairings/{}", segment(id)))).await
+    }
+
+    /// Has the certificate of this device renewed.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ClientError> {
+        self.ask(Ask::post("/api/v1/devices/certificate").json(renewal)?).await
+    }
+
+    /// The authority that certifies devices.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn authority(&self) -> Result<Authority, ClientError> {
+        self.ask(Ask::get("/api/v1/authority")).await
+    }
+
+    /// Takes a step of the rotation of the authority.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn rotate_authority(&self, step: &RotateAuthority) -> Result<Authority, ClientError> {
+        self.ask(Ask::post("/api/v1/authority/rotation").json(step)?).await
+    }
+
+    /// The API tokens.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn tokens(&self) -> Result<Tokens, ClientError> {
+        self.ask(Ask::get("/api/v1/tokens")).await
+    }
+
+    /// What tokens can be used for.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn scopes(&self) -> Result<Scopes, ClientError> {
+        self.ask(Ask::get("/api/v1/scopes")).await
+    }
+
+    /// Mints a token.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn mint_token(&self, new: &NewToken) -> Result<MintedToken, ClientError> {
+        self.ask(Ask::post("/api/v1/tokens").json(new)?).await
+    }
+
+    /// Has a token followed by a new one.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn rotate_token(&self, id: &TokenId, how: &RotateToken) -> Result<MintedToken, ClientError> {
+        self.ask(Ask::post(format!("/api/v1/tokens/{}/rotate", segment(id.as_str()))).json(how)?).await
+    }
+
+    /// Revokes a token, at once.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn revoke_token(&self, id: &TokenId, how: &RevokeToken) -> Result<Revoked, ClientError> {
+        self.ask(Ask::new(Method::DELETE, with_query(&format!("/api/v1/tokens/{}", segment(id.as_str())), how))).await
+    }
+
+    /// The members, and who is invited.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn members(&self) -> Result<Members, ClientError> {
+        self.ask(Ask::get("/api/v1/members")).await
+    }
+
+    /// Gives a member another role or other workspaces.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn change_member(&self, user: &PrincipalId, change: &ChangeMember) -> Result<Members, ClientError> {
+        self.ask(Ask::new(Method::PUT, format!("/api/v1/members/{}", segment(user.as_str()))).json(change)?).await
+    }
+
+    /// Removes a member, with all their devices and tokens.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn remove_member(&self, user: &PrincipalId) -> Result<Revoked, ClientError> {
+        self.ask(Ask::new(Method::DELETE, format!("/api/v1/members/{}", segment(user.as_str())))).await
+    }
+
+    /// Invites somebody.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn invite(&self, new: &NewInvitation) -> Result<Invitation, ClientError> {
+        self.ask(Ask::post("/api/v1/invitations").json(new)?).await
+    }
+
+    /// Takes an invitation back.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn withdraw_invitation(&self, id: &str) -> Result<(), ClientError> {
+        self.tell(Ask::new(Method::DELETE, format!("/api/v1/invitations/{}", segment(id)))).await
+    }
+
+    /// What each role may do.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn roles(&self) -> Result<Roles, ClientError> {
+        self.ask(Ask::get("/api/v1/roles")).await
+    }
+
+    /// The parts of the daemon that can be switched on and off.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn flags(&self) -> Result<Flags, ClientError> {
+        self.ask(Ask::get("/api/v1/flags")).await
+    }
+
+    /// Switches a part of the daemon on or off.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn set_flag(&self, name: &str, set: &SetFlag) -> Result<Flags, ClientError> {
+        self.ask(Ask::new(Method::PUT, format!("/api/v1/flags/{}", segment(name))).json(set)?).await
     }
 }

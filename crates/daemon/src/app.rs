@@ -6,20 +6,25 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use palyra_access::AccessRegistry;
 use palyra_gate::{Gate, Report, Reports};
+use palyra_identity::Address;
 use palyra_journal::{JournalStore, Publisher};
 use palyra_types::{Clock, Entropy, StateHome, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    caller::Holders,
+    attempts::Attempts,
+    certifier::Certifier,
     config::Config,
     console::Console,
     edge::{Names, RequestIds},
     figures::Figures,
     hub::Hub,
     keys::KeysUnderWay,
+    pairings::Pairings,
+    renewals::Renewals,
     runs::OwnRuns,
     streams::Readers,
 };
@@ -36,8 +41,18 @@ pub struct App {
     pub home: StateHome,
     /// What is configured now.
     pub config: Mutex<Arc<Config>>,
-    /// Who the credentials stand for.
-    pub holders: Holders,
+    /// Who is let in.
+    pub access: AccessRegistry,
+    /// Certifies devices and the daemon.
+    pub certifier: Certifier,
+    /// The pairing that is open.
+    pub pairings: Pairings,
+    /// How often devices had their certificates renewed.
+    pub renewals: Renewals,
+    /// Those who were not let in.
+    pub attempts: Attempts,
+    /// Where devices reach the control listener, if that can be said.
+    pub reachable: Option<Address>,
     /// The console's links and sessions.
     pub console: Console,
     /// Tells what is journalled.

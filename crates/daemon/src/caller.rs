@@ -1,85 +1,153 @@
-//! Who is asking. The one place where a request becomes a [`Caller`].
+//! Who is asking: what [`authorise`](crate::authorise) has found out about a request.
 //!
-//! Guarantees: a handler that takes a `Caller` is not reached without a credential that is known; an agent's credential never yields anybody
-//! else; who is known keeps their place until they are answered. Does not: say what they may do. Policy does, through [`Caller::may`].
+//! Guarantees: a handler that takes a `Caller` is not reached without a credential that counts and that its route lets in.
+//! Does not: say what they may do. Policy does, through [`Caller::may`].
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, header, request::Parts},
+use axum::{extract::FromRequestParts, http::request::Parts};
+use palyra_access::{Actor, Credential, Holder, Membership, Scope, role};
+use palyra_gate::{Answerer, Petitioner, Refusal};
+use palyra_types::{
+    Action, Channel, DeviceId, Principal, PrincipalKind, Resource, Sha256Digest, Timestamp, TokenId, WorkspaceName,
+    WorkspaceRole,
 };
-use palyra_gate::Answerer;
-use palyra_types::{Action, Channel, Principal, PrincipalKind, Resource, Sha256Digest, TokenId};
 
-use crate::{
-    app::App,
-    credential::{self, CredentialKind},
-    edge::Listener,
-    failure::Failure,
-    places::{Asker, Place},
-};
+use crate::{app::App, failure::Failure, governing::Doer};
 
 /// Whoever sent a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Who.
+    /// Who, with the roles that count for this credential.
     pub principal: Principal,
     /// By which credential.
-    pub credential: CredentialKind,
+    pub shown: Shown,
     /// The surface they came in by.
     pub channel: Channel,
-    /// The credential's name in the journal.
-    pub token: TokenId,
-    /// The digest of what they showed.
-    pub shown: Sha256Digest,
+    /// The workspaces they are bound to; none means that they are bound to none in particular.
+    pub member_of: Option<BTreeSet<WorkspaceName>>,
+    /// What the token may be used for, if it is one.
+    pub scopes: Option<Arc<BTreeSet<Scope>>>,
+    /// Until when the credential counts.
+    pub until: Option<Timestamp>,
 }
 
-/// Who the credentials of the state directory stand for.
-pub struct Holders {
-    /// The digest of the owner's credential, and who it stands for.
-    pub owner: (Sha256Digest, Principal),
-    /// The digest of the agents' credential, and who it stands for.
-    pub agent: (Sha256Digest, Principal),
+/// A credential that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A device.
+    Device(DeviceId),
+    /// An API token.
+    Token(TokenId),
+    /// A session of the console.
+    Console {
+        /// The digest of what the page holds.
+        session: Sha256Digest,
+        /// The device that opened it.
+        device: DeviceId,
+    },
 }
 
-impl FromRequestParts<Arc<App>> for Caller {
+impl Shown {
+    /// The kind of credential, in a word.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Device(_) => "device",
+            Self::Token(_) => "token",
+            Self::Console { .. } => "console",
+        }
+    }
+
+    /// Whether it still counts.
+    #[must_use]
+    pub fn counts(&self, app: &App) -> bool {
+        let registered = |credential| app.access.is_good(&credential);
+        match self {
+            Self::Device(id) => registered(Credential::Device(id.clone())),
+            Self::Token(id) => registered(Credential::Token(id.clone())),
+            Self::Console { session, device } => {
+                app.console.holds(session) && registered(Credential::Device(device.clone()))
+            }
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
-        let shown = bearer(&parts.headers).map(credential::digest).ok_or_else(unauthenticated)?;
-        let listener = parts.extensions.get::<Listener>().copied().unwrap_or(Listener::Local);
-        let (credential, principal) = if shown == app.holders.owner.0 {
-            (CredentialKind::Owner, app.holders.owner.1.clone())
-        } else if shown == app.holders.agent.0 {
-            (CredentialKind::Agent, app.holders.agent.1.clone())
-        } else if app.console.holds(&shown) {
-            (CredentialKind::Console, app.holders.owner.1.clone())
-        } else {
-            return Err(unauthenticated());
-        };
-        if let Some(place) = parts.extensions.get::<Arc<Place>>() {
-            place.hold(if credential == CredentialKind::Agent { Asker::Agent } else { Asker::Person }).await?;
-        }
-        let surface = match (credential, listener) {
-            (CredentialKind::Console, _) => "console",
-            (CredentialKind::Owner, Listener::Control) => "cli",
-            (CredentialKind::Owner | CredentialKind::Agent, _) => "api",
-        };
-        let name = |error: palyra_types::NameError| Failure::internal(error.to_string());
-        let channel = Channel::parse(surface).map_err(name)?;
-        let token = TokenId::parse(credential.as_str()).map_err(name)?;
-        Ok(Self { principal, credential, channel, token, shown })
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let known = parts.extensions.get::<Self>().cloned();
+        known.ok_or_else(|| Failure::internal("a handler was reached without anybody having asked who is asking"))
     }
 }
 
 impl Caller {
+    /// Whoever holds a credential.
+    pub(crate) fn of(holder: &Holder, shown: Shown, channel: Channel) -> Self {
+        let member_of = match &holder.membership {
+            Membership::All => None,
+            Membership::Only(names) => Some(names.clone()),
+        };
+        let (principal, scopes) = (holder.principal.clone(), holder.scopes.clone());
+        Self { principal, shown, channel, member_of, scopes, until: Some(holder.expires) }
+    }
+
     /// Whether policy lets them do something that is no call.
     ///
     /// # Errors
     /// When it does not.
     pub fn may(&self, app: &App, action: Action, resource: Resource) -> Result<(), Failure> {
-        Ok(app.gate.may(&self.principal, action, resource, Some(self.channel.clone()))?)
+        self.explained(action, app.gate.may(&self.petitioner(), action, resource))
+    }
+
+    /// The same for something that gives, changes or takes away a role: the highest of them.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn may_about_role(
+        &self,
+        app: &App,
+        (action, resource): (Action, Resource),
+        role: Option<WorkspaceRole>,
+    ) -> Result<(), Failure> {
+        self.explained(action, app.gate.may_about_role(&self.petitioner(), action, resource, role))
+    }
+
+    /// What policy says, and for people what their role has to do with it.
+    fn explained(&self, action: Action, said: Result<(), Refusal>) -> Result<(), Failure> {
+        let Err(refusal) = said else { return Ok(()) };
+        let failure = Failure::from(&refusal);
+        let takes = [WorkspaceRole::Operator, WorkspaceRole::Admin, WorkspaceRole::Owner];
+        let takes = takes.into_iter().find(|role| role::permissions(*role).contains(&action));
+        let has = self.actor().role();
+        match (takes, self.principal.kind()) {
+            (Some(takes), PrincipalKind::User) if !has.is_some_and(|has| role::is_within(takes, has)) => {
+                let has = has.map_or_else(|| "no role".to_owned(), |has| format!("the role {has}"));
+                let message = format!("`{action}` takes the role {takes}, and this {} has {has}", self.shown.as_str());
+                let help = "use a device that may do more, or ask somebody of that role; `palyra access roles` shows what each may";
+                Err(Failure::new(&failure.detail.code, message, help))
+            }
+            _ => Err(failure),
+        }
+    }
+
+    /// The device they ask from, or that opened their session.
+    #[must_use]
+    pub const fn device(&self) -> Option<&DeviceId> {
+        match &self.shown {
+            Shown::Device(id) | Shown::Console { device: id, .. } => Some(id),
+            Shown::Token(_) => None,
+        }
+    }
+
+    /// The token they ask with.
+    #[must_use]
+    pub const fn token(&self) -> Option<&TokenId> {
+        match &self.shown {
+            Shown::Token(id) => Some(id),
+            Shown::Device(_) | Shown::Console { .. } => None,
+        }
     }
 
     /// Whether it is an agent.
@@ -94,36 +162,47 @@ impl Caller {
         self.principal.to_string() == principal
     }
 
-    /// Them, answering a question. A console is used by a person; whoever holds the owner's credential says whether one is there.
+    /// Them, as the gate is told.
     #[must_use]
-    pub fn answerer(&self, at_terminal: bool) -> Answerer {
-        Answerer {
+    pub fn petitioner(&self) -> Petitioner {
+        Petitioner {
             principal: self.principal.clone(),
-            interactive: match self.credential {
-                CredentialKind::Console => true,
-                CredentialKind::Owner => at_terminal,
-                CredentialKind::Agent => false,
-            },
             channel: Some(self.channel.clone()),
-            device: None,
-            session: self.shown.to_string(),
+            device: self.device().cloned(),
+            token: self.token().cloned(),
+            member_of: self.member_of.clone(),
         }
     }
-}
 
-/// What stands in `Authorization: Bearer …`. Two of them are as good as none.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, more) = (values.next()?, values.next());
-    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
-    let rest = rest.trim();
-    (more.is_none() && scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty()).then_some(rest)
-}
+    /// Them, as they are on record when they change who is let in.
+    #[must_use]
+    pub fn doer(&self) -> Doer {
+        Doer { principal: self.principal.clone(), shown: self.shown.clone() }
+    }
 
-fn unauthenticated() -> Failure {
-    Failure::new(
-        "unauthenticated",
-        "no credential that is known here was sent",
-        "send `Authorization: Bearer …`; `palyra paths` shows where the credentials are",
-    )
+    /// Them, as the registry is told.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        let membership = self.member_of.clone().map_or(Membership::All, Membership::Only);
+        Actor { principal: self.principal.clone(), membership, scopes: self.scopes.as_deref().cloned() }
+    }
+
+    /// Them, answering a question. A console is used by a person; whoever uses a device says whether one is there; a token is used by a
+    /// program.
+    #[must_use]
+    pub fn answerer(&self, at_terminal: bool) -> Answerer {
+        let (interactive, session) = match &self.shown {
+            Shown::Console { session, .. } => (true, session.to_string()),
+            Shown::Device(id) => (at_terminal, format!("device:{id}")),
+            Shown::Token(id) => (false, format!("token:{id}")),
+        };
+        Answerer {
+            principal: self.principal.clone(),
+            interactive,
+            channel: Some(self.channel.clone()),
+            device: self.device().cloned(),
+            member_of: self.member_of.clone(),
+            session,
+        }
+    }
 }

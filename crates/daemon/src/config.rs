@@ -5,10 +5,12 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroU32,
     path::Path,
     time::Duration,
 };
 
+use palyra_access::DEFAULT_PRINCIPAL_RATE_LIMIT_PER_MINUTE;
 use palyra_gate::{
     GateConfig,
     config::{
@@ -16,9 +18,10 @@ use palyra_gate::{
         ToolCallConfig, WorkspaceSection,
     },
 };
+use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
-use palyra_types::{AbsolutePath, StateHome, visible::visible, word::nearest, word::words};
+use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is configured.
@@ -43,6 +46,8 @@ pub struct Config {
     pub calls: CallsConfig,
     /// How long and how much the journal keeps.
     pub journal: JournalSection,
+    /// How fast programs may go.
+    pub access: AccessSection,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -119,13 +124,15 @@ impl Config {
 }
 
 /// `[listen]`: where the daemon listens. Ports are fixed, because clients remember them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenSection {
     /// TLS, for the `palyra` command.
     pub control: SocketAddr,
     /// Plain HTTP on loopback, for agents and the console.
     pub local: SocketAddr,
+    /// The names and addresses by which devices reach the control listener, besides those it is bound to. The first is told when pairing.
+    pub names: Vec<HostName>,
     /// How long calls that run may go on when the daemon is told to stop.
     pub drain_seconds: u32,
 }
@@ -133,18 +140,48 @@ pub struct ListenSection {
 impl Default for ListenSection {
     fn default() -> Self {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self { control: SocketAddr::new(loopback, 7718), local: SocketAddr::new(loopback, 7717), drain_seconds: 10 }
+        Self {
+            control: SocketAddr::new(loopback, 7718),
+            local: SocketAddr::new(loopback, 7717),
+            names: Vec::new(),
+            drain_seconds: 10,
+        }
     }
 }
 
 impl ListenSection {
     /// How long calls that run may go on when the daemon is told to stop.
     #[must_use]
-    pub fn drain(self) -> Duration {
+    pub fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds.into())
     }
 
-    fn check(self) -> Result<(), ConfigError> {
+    /// Where devices reach the control listener, if that can be said: by the first name, or the address it is bound to.
+    #[must_use]
+    pub fn reachable(&self) -> Option<Address> {
+        let bound = || HostName::parse(&self.control.ip().to_string()).ok();
+        let host = match self.names.first() {
+            Some(name) => Some(name.clone()),
+            None if self.control.ip().is_unspecified() => None,
+            None => bound(),
+        };
+        Address::new(host?, self.control.port()).ok()
+    }
+
+    /// Every name and address that the daemon's certificate is for.
+    #[must_use]
+    pub fn certified_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        if !self.control.ip().is_unspecified() {
+            names.push(self.control.ip().to_string());
+        }
+        names.extend(self.names.iter().map(ToString::to_string));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
         if !self.local.ip().is_loopback() {
             return Err(ConfigError::LocalNotLoopback(self.local));
         }
@@ -189,6 +226,20 @@ impl JournalSection {
             rotation: Rotation { segment_bytes: self.segment_bytes, keep_bytes: self.keep_bytes },
             retention: Retention { bodies_for: self.bodies_for_days },
         }
+    }
+}
+
+/// `[access]`: how fast programs may go, whatever their tokens say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccessSection {
+    /// How many requests a minute all tokens of one principal may make together.
+    pub principal_per_minute: NonZeroU32,
+}
+
+impl Default for AccessSection {
+    fn default() -> Self {
+        Self { principal_per_minute: DEFAULT_PRINCIPAL_RATE_LIMIT_PER_MINUTE }
     }
 }
 
@@ -298,7 +349,7 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
 
 /// The sections there are.
 pub const SECTIONS: &[&str] =
-    &["listen", "policy", "workspace", "sandbox", "egress", "approvals", "budget", "calls", "journal", "log"];
+    &["listen", "policy", "workspace", "sandbox", "egress", "approvals", "budget", "calls", "journal", "access", "log"];
 
 #[cfg(test)]
 mod tests {
@@ -348,7 +399,7 @@ mod tests {
         assert_eq!(parse(&shown), Ok(Config::default()));
         let known = toml::Table::try_from(Config::default()).unwrap();
         let named: toml::Table = toml::from_str(&shown).unwrap();
-        for section in ["listen", "journal", "log"] {
+        for section in ["listen", "journal", "access", "log"] {
             let (known, named) = (known[section].as_table().unwrap(), named[section].as_table().unwrap());
             assert!(known.keys().all(|key| named.contains_key(key)), "[{section}] leaves out a key");
         }

@@ -1,7 +1,7 @@
 //! The console's sessions: a link that works once becomes a bearer that the page keeps.
 //!
-//! Guarantees: a link works once and for five minutes; a session ends after twelve hours, at sign-out and with the daemon; only digests are
-//! kept. Cookies play no part: they would be sent to every server on this host, whatever its port.
+//! Guarantees: a link works once and for five minutes; a session ends after twelve hours, at sign-out, with the device that opened it and with
+//! the daemon; only digests are kept. Cookies play no part: they would be sent to every server on this host, whatever its port.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,10 @@ use std::{
     time::Duration,
 };
 
+use palyra_access::{CredentialKind, TokenText};
 use palyra_types::{Clock, Entropy, Sha256Digest, Timestamp, entropy::NoEntropy};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
-
-use crate::credential;
 
 /// The links and sessions there are.
 pub struct Console {
@@ -26,8 +25,15 @@ pub struct Console {
 
 #[derive(Default)]
 struct State {
-    links: HashMap<Sha256Digest, Until>,
-    sessions: HashMap<Sha256Digest, Until>,
+    links: HashMap<Sha256Digest, Issue>,
+    sessions: HashMap<Sha256Digest, Issue>,
+}
+
+/// Until when something works, and the key of the device that opened it.
+#[derive(Clone, Copy)]
+struct Issue {
+    until: Until,
+    device: Sha256Digest,
 }
 
 /// When something is over, by both clocks: setting the wall clock back prolongs nothing.
@@ -52,12 +58,12 @@ impl Console {
         Self { clock, entropy, state: Mutex::default(), ended: watch::channel(0).0 }
     }
 
-    /// Makes a link's code.
+    /// Makes a link's code, for the device that has this key.
     ///
     /// # Errors
     /// When there is no randomness.
-    pub fn link(&self) -> Result<Issued, NoEntropy> {
-        self.issue(LINK_FOR, |state| &mut state.links)
+    pub fn link(&self, device: Sha256Digest) -> Result<Issued, NoEntropy> {
+        self.issue((CredentialKind::Link, LINK_FOR), device, |state| &mut state.links)
     }
 
     /// Exchanges a code for a session. A code works once.
@@ -65,18 +71,28 @@ impl Console {
     /// # Errors
     /// When there is no randomness.
     pub fn sign_in(&self, code: &str) -> Result<Option<Issued>, NoEntropy> {
-        let link = self.state().links.remove(&credential::digest(code));
-        if link.is_none_or(|until| self.is_over(until)) {
-            return Ok(None);
-        }
-        self.issue(SESSION_FOR, |state| &mut state.sessions).map(Some)
+        let link = self.state().links.remove(&Sha256Digest::of(code.as_bytes()));
+        let Some(Issue { device, .. }) = link.filter(|link| !self.is_over(link.until)) else { return Ok(None) };
+        self.issue((CredentialKind::Console, SESSION_FOR), device, |state| &mut state.sessions).map(Some)
+    }
+
+    /// The key of the device that opened a session, if the session holds.
+    #[must_use]
+    pub fn opened_by(&self, session: &Sha256Digest) -> Option<Sha256Digest> {
+        let found = self.state().sessions.get(session).copied();
+        found.filter(|issue| !self.is_over(issue.until)).map(|issue| issue.device)
+    }
+
+    /// Until when a session holds.
+    #[must_use]
+    pub fn until(&self, session: &Sha256Digest) -> Option<Timestamp> {
+        self.state().sessions.get(session).map(|issue| issue.until.wall)
     }
 
     /// Whether a session of this digest holds.
     #[must_use]
     pub fn holds(&self, session: &Sha256Digest) -> bool {
-        let found = self.state().sessions.get(session).copied();
-        found.is_some_and(|until| !self.is_over(until))
+        self.opened_by(session).is_some()
     }
 
     /// Ends a session.
@@ -85,21 +101,19 @@ impl Console {
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Waits until a session is over.
-    pub async fn over(&self, session: &Sha256Digest) {
-        let mut ended = self.ended.subscribe();
-        while self.holds(session) {
-            // Whoever signs out is heard at once; time is looked at every now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, ended.changed()).await;
-        }
+    /// Counts sign-outs, for whoever follows something in the name of a session.
+    #[must_use]
+    pub fn sign_outs(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
     }
 
     fn issue(
         &self,
-        duration: Duration,
-        place: impl FnOnce(&mut State) -> &mut HashMap<Sha256Digest, Until>,
+        (kind, duration): (CredentialKind, Duration),
+        device: Sha256Digest,
+        place: impl FnOnce(&mut State) -> &mut HashMap<Sha256Digest, Issue>,
     ) -> Result<Issued, NoEntropy> {
-        let secret = credential::generate(self.entropy.as_ref())?;
+        let (secret, digest) = TokenText::generate(kind, self.entropy.as_ref())?;
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let wall = self.clock.now().unix_millis().saturating_add(i64::try_from(millis).unwrap_or(i64::MAX));
         let until = Until {
@@ -108,13 +122,14 @@ impl Console {
         };
         let mut state = self.state();
         let kept = place(&mut state);
-        kept.retain(|_, until| !self.is_over(*until));
-        if kept.len() >= MOST
-            && let Some(oldest) = kept.iter().min_by_key(|(_, until)| until.boot_millis).map(|(digest, _)| *digest)
-        {
-            kept.remove(&oldest);
+        kept.retain(|_, issue| !self.is_over(issue.until));
+        // SECURITY: whoever opens many loses their own, and nobody else's.
+        let of_it = kept.iter().filter(|(_, issue)| issue.device == device);
+        if of_it.clone().count() >= MOST {
+            let oldest = of_it.min_by_key(|(_, issue)| issue.until.boot_millis).map(|(digest, _)| *digest);
+            oldest.map(|oldest| kept.remove(&oldest));
         }
-        kept.insert(credential::digest(&secret), until);
+        kept.insert(digest, Issue { until, device });
         Ok(Issued { secret, until: until.wall })
     }
 
@@ -131,16 +146,20 @@ const LINK_FOR: Duration = Duration::from_secs(5 * 60);
 
 const SESSION_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
-/// How many links, and how many sessions, are kept; the oldest go first.
-const MOST: usize = 256;
+/// How many links, and how many sessions, are kept of one device; the oldest go first.
+const MOST: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use palyra_types::{clock::ManualClock, entropy::SystemEntropy};
 
     use super::*;
+
+    const DEVICE: Sha256Digest = Sha256Digest::from_bytes([7; 32]);
+
+    fn digest(issued: &Issued) -> Sha256Digest {
+        Sha256Digest::of(issued.secret.as_bytes())
+    }
 
     fn console() -> (Console, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(Timestamp::from_unix_millis(0)));
@@ -150,9 +169,9 @@ mod tests {
     #[test]
     fn a_link_works_once() {
         let (console, _) = console();
-        let link = console.link().unwrap();
+        let link = console.link(DEVICE).unwrap();
         let session = console.sign_in(&link.secret).unwrap().unwrap();
-        assert!(console.holds(&credential::digest(&session.secret)));
+        assert_eq!(console.opened_by(&digest(&session)), Some(DEVICE));
         assert!(console.sign_in(&link.secret).unwrap().is_none());
         assert!(console.sign_in("plr_guess").unwrap().is_none());
     }
@@ -160,7 +179,7 @@ mod tests {
     #[test]
     fn a_link_is_over_after_five_minutes_whatever_is_done_to_the_clock() {
         let (console, clock) = console();
-        let link = console.link().unwrap();
+        let link = console.link(DEVICE).unwrap();
         clock.advance(5 * 60 * 1_000);
         clock.set_wall(Timestamp::from_unix_millis(0));
         assert!(console.sign_in(&link.secret).unwrap().is_none());
@@ -169,8 +188,8 @@ mod tests {
     #[test]
     fn a_session_ends_by_itself_and_at_sign_out() {
         let (console, clock) = console();
-        let open = || console.sign_in(&console.link().unwrap().secret).unwrap().unwrap();
-        let (first, second) = (credential::digest(&open().secret), credential::digest(&open().secret));
+        let open = || console.sign_in(&console.link(DEVICE).unwrap().secret).unwrap().unwrap();
+        let (first, second) = (digest(&open()), digest(&open()));
         console.sign_out(&first);
         assert_eq!((console.holds(&first), console.holds(&second)), (false, true));
         clock.advance(12 * 60 * 60 * 1_000);
@@ -180,8 +199,8 @@ mod tests {
     #[test]
     fn a_session_is_no_link_and_a_link_no_session() {
         let (console, _) = console();
-        let link = console.link().unwrap();
-        assert!(!console.holds(&credential::digest(&link.secret)));
+        let link = console.link(DEVICE).unwrap();
+        assert!(!console.holds(&digest(&link)));
         let session = console.sign_in(&link.secret).unwrap().unwrap();
         assert!(console.sign_in(&session.secret).unwrap().is_none());
     }
@@ -189,10 +208,10 @@ mod tests {
     #[test]
     fn only_so_many_links_are_kept() {
         let (console, clock) = console();
-        let first = console.link().unwrap();
+        let first = console.link(DEVICE).unwrap();
         for _ in 0..MOST {
             clock.advance(1);
-            console.link().unwrap();
+            console.link(DEVICE).unwrap();
         }
         assert!(console.sign_in(&first.secret).unwrap().is_none());
     }

@@ -9,27 +9,30 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::PathBuf,
 };
 
+use palyra_identity::{Address, DeviceIdentity};
 use palyra_types::StateHome;
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::{
     config::{Config, ListenSection},
-    installation::{InstallationError, Keys, is_private, own_directory, set_presence},
+    installation::{Files, InstallationError, agent_token, beside, is_private, own_directory, set_presence},
 };
 
 /// What it takes to talk to a daemon.
 pub struct Contact {
     home: StateHome,
-    keys: Keys,
+    device: DeviceIdentity,
+    agent_token: Zeroizing<String>,
     control: SocketAddr,
     local: SocketAddr,
 }
@@ -49,19 +52,35 @@ impl Contact {
             Some(serving) => Config::parse(&serving.as_configured(), variables)?.listen,
             None => Config::read(home, variables)?.listen,
         };
-        Ok(Self { home: home.clone(), keys: Keys::read(home)?, control, local })
+        let mut device = DeviceIdentity::read(&Files::of(home).device)?;
+        if let Ok(address) = Address::parse(&reached(control).to_string()) {
+            device.address = address;
+        }
+        Ok(Self { home: home.clone(), device, agent_token: agent_token(home)?, control, local })
     }
 
-    /// The credentials and the certificate.
+    /// The device that the owner's command line on this machine is, and where the daemon is for it.
     #[must_use]
-    pub const fn keys(&self) -> &Keys {
-        &self.keys
+    pub const fn identity(&self) -> &DeviceIdentity {
+        &self.device
+    }
+
+    /// Where that device's identity is kept.
+    #[must_use]
+    pub fn identity_file(&self) -> PathBuf {
+        Files::of(&self.home).device
+    }
+
+    /// The credential of agents on this machine.
+    #[must_use]
+    pub fn agent_token(&self) -> &str {
+        &self.agent_token
     }
 
     /// Where the control listener is.
     #[must_use]
     pub const fn control(&self) -> SocketAddr {
-        self.control
+        reached(self.control)
     }
 
     /// Where the local listener is.
@@ -95,7 +114,7 @@ pub(crate) struct Told {
 impl Told {
     /// Tells that this process serves here.
     pub(crate) fn tell(home: &StateHome, control: SocketAddr, local: SocketAddr) -> io::Result<Self> {
-        let beside = file(home).with_extension(format!("new-{}", std::process::id()));
+        let beside = beside(&file(home));
         let _ = fs::remove_file(&beside);
         let told: io::Result<File> = (|| {
             let mut told = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
@@ -156,6 +175,15 @@ impl Serving {
     }
 }
 
+/// Where a listener is reached from its own machine. One on all addresses is on loopback, too.
+const fn reached(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), v4.port()),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), v6.port()),
+        address => address,
+    }
+}
+
 fn file(home: &StateHome) -> PathBuf {
     home.path().join("serving.json")
 }
@@ -165,7 +193,7 @@ const LONGEST: u64 = 1_024;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
     use palyra_types::{clock::SystemClock, entropy::SystemEntropy};
 
@@ -174,7 +202,7 @@ mod tests {
 
     fn home(directory: &std::path::Path) -> StateHome {
         let home = StateHome::find(|name| (name == "PALYRA_HOME").then(|| directory.join("state").into())).unwrap();
-        Installation::make(&home, None, [], (&SystemClock::new(), &SystemEntropy)).unwrap();
+        Installation::make(&home, None, [], (Arc::new(SystemClock::new()), Arc::new(SystemEntropy))).unwrap();
         home
     }
 
@@ -182,10 +210,8 @@ mod tests {
         Contact::find(home, []).map(|contact| contact.local().port())
     }
 
-    const THERE: (SocketAddr, SocketAddr) = (
-        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 21),
-        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 22),
-    );
+    const THERE: (SocketAddr, SocketAddr) =
+        (SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 21), SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 22));
 
     #[test]
     fn a_daemon_is_found_where_it_serves_and_then_where_the_next_one_will() {

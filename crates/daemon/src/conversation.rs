@@ -30,11 +30,15 @@ use hyper_util::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::ServiceExt;
 
-use crate::{edge::Listener, places::Place};
+use crate::{edge::Listener, origin::Origin, places::Place};
 
 /// Answers requests until the connection ends.
-pub async fn converse<S>(stream: S, kind: Listener, router: Router, (place, watcher): (Place, Watcher))
-where
+pub async fn converse<S>(
+    stream: S,
+    (kind, origin): (Listener, Arc<Origin>),
+    router: Router,
+    (place, watcher): (Place, Watcher),
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let exchange = Arc::new(Exchange::new(place));
@@ -43,6 +47,7 @@ where
         let under_way = UnderWay::begin(&exchange);
         let mut request: Request = request.map(|body| Body::new(Kept { body, _while: Unheard(Arc::clone(&exchange)) }));
         request.extensions_mut().insert(kind);
+        request.extensions_mut().insert(Arc::clone(&origin));
         request.extensions_mut().insert(Arc::clone(&exchange.place));
         let answer = router.clone().oneshot(request);
         async move { answer.await.map(|answer| answer.map(|body| Kept { body, _while: under_way })) }
@@ -78,9 +83,16 @@ impl Exchange {
 }
 
 /// A body, and what is known as long as somebody has it.
-struct Kept<B, K> {
+pub(crate) struct Kept<B, K> {
     body: B,
     _while: K,
+}
+
+impl<B, K> Kept<B, K> {
+    /// This body, and what is kept as long as somebody has it.
+    pub(crate) const fn new(body: B, kept: K) -> Self {
+        Self { body, _while: kept }
+    }
 }
 
 impl<B: HttpBody + Unpin, K: Unpin> HttpBody for Kept<B, K> {

@@ -5,19 +5,21 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     io::{IsTerminal, stderr},
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use palyra_access::{AccessRegistry, DeviceState, OpenError as OpenRegistryError, State, StoreError};
 use palyra_gate::{Connector, Forbidden, Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
 use palyra_journal::{
     CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
     state::CallState,
 };
 use palyra_policy::{Engine, LoadError};
-use palyra_types::{Clock, Entropy, Principal, WorkspaceRole, entropy::NoEntropy};
+use palyra_types::{Clock, Entropy, Timestamp, entropy::NoEntropy};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use serde_json::json;
 use tokio::{
@@ -28,20 +30,23 @@ use tokio::{
 
 use crate::{
     app::{App, InForce, Knowledge},
-    caller::Holders,
-    certificate::{self, CertificateError},
+    attempts::{self, Attempts},
+    certifier::{AuthorityFiles, Certifier, CertifierError},
     config::{Config, environment},
     console::Console,
     contact::{Told, serving},
-    credential,
     edge::{Listener, Names, RequestIds},
     figures::Figures,
+    founding::open_store,
     hub::Hub,
-    installation::{Installation, InstallationError},
+    installation::{Files, Installation, InstallationError},
     keys::KeysUnderWay,
     listen::{Bound, Stop, places_within},
+    pairings::Pairings,
     places::Places,
-    policies, routes,
+    policies,
+    renewals::Renewals,
+    routes,
     runs::OwnRuns,
     streams::Readers,
     world::World,
@@ -83,11 +88,12 @@ impl Daemon {
         };
         let config = installation.config().clone();
         let drain = config.listen.drain();
-        let (control, local) =
-            bind(installation, &config).await.map_err(|error| match serving(installation.home()) {
-                Some(pid) => StartError::Running(pid),
-                None => error,
-            })?;
+        let (control, local) = bind(&config).await.map_err(|error| match serving(installation.home()) {
+            Some(pid) => StartError::Running(pid),
+            None => error,
+        })?;
+        let access = open_registry(installation, &config, (&clock, &entropy)).await?;
+        let certifier = certifier(installation, &config, (&clock, &entropy))?;
         let directory = installation.journal();
         let journal = Arc::new(SqliteJournal::open_keeping(
             &directory,
@@ -107,7 +113,8 @@ impl Daemon {
         let version = env!("CARGO_PKG_VERSION");
         let (interrupted, withdrawn, resumed) = (recovered.interrupted, recovered.withdrawn, recovered.resumed);
         let told = json!({ "version": version, "policy_set": policy_set, "pid": std::process::id(),
-            "recovered": { "interrupted": interrupted, "withdrawn": withdrawn, "resumed": resumed } });
+            "recovered": { "interrupted": interrupted, "withdrawn": withdrawn, "resumed": resumed },
+            "access": let_in(&access, clock.now()) });
         gate.daemon_started(&told).await?;
         tracing::info!(version, %policy_set, interrupted, withdrawn, resumed, "what was left is in order");
         let app = Arc::new(App {
@@ -115,14 +122,19 @@ impl Daemon {
             publisher: publisher(&config, &store, &directory, &clock)?,
             journal: directory,
             home: installation.home().clone(),
-            holders: holders(installation)?,
+            access,
+            certifier,
+            pairings: Pairings::default(),
+            renewals: Renewals::default(),
+            attempts: Attempts::default(),
+            reachable: config.listen.reachable(),
             console: Console::new(Arc::clone(&clock), Arc::clone(&entropy)),
             figures: Figures::new(),
             own_runs: OwnRuns::default(),
             keys: KeysUnderWay::default(),
             request_ids: RequestIds::new(entropy.as_ref())?,
-            control_names: Names::of(Listener::Control, config.listen.control),
-            local_names: Names::of(Listener::Local, config.listen.local),
+            control_names: Names::of(Listener::Control, config.listen.control, &config.listen.names),
+            local_names: Names::of(Listener::Local, config.listen.local, &[]),
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
@@ -137,9 +149,11 @@ impl Daemon {
         let router = routes::router(Arc::clone(&app));
         let (stop, stopping) = watch::channel(Stop::No);
         let places = || Places::new(places_within(descriptors));
-        let control = control.serve(router.clone(), places(), stopping.clone());
-        let listeners = vec![control, local.serve(router, places(), stopping)];
+        let served = |router| (Arc::clone(&app), router);
+        let control = control.serve(served(router.clone()), places(), stopping.clone());
+        let listeners = vec![control, local.serve(served(router), places(), stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
+        tokio::spawn(attempts::record(Arc::clone(&app)));
         let told = Told::tell(&app.home, installation.control(), installation.local());
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");
@@ -188,6 +202,9 @@ impl Daemon {
         stop.send_replace(Stop::Gently);
         let _ = tokio::time::timeout(ANSWER_WITHIN, futures_util::future::join_all(listeners)).await;
         stop.send_replace(Stop::AtOnce);
+        if let Err(error) = app.access.flush_use().await {
+            tracing::warn!(%error, "when credentials were used last could not be kept");
+        }
         if let Err(error) = app.gate.daemon_stopped(&json!({ "left": left })).await {
             tracing::warn!(%error, "the end of the daemon could not be recorded");
         }
@@ -214,6 +231,12 @@ async fn maintain(app: Arc<App>) {
         if let Err(trouble) = app.store.maintain(app.clock.now()).await {
             tracing::warn!(%trouble, "the journal could not be maintained");
         }
+        if let Err(error) = app.certifier.renew().await {
+            tracing::warn!(%error, "the daemon's certificate could not be made anew");
+        }
+        if let Err(error) = app.access.flush_use().await {
+            tracing::warn!(%error, "when credentials were used last could not be kept");
+        }
     }
 }
 
@@ -231,13 +254,61 @@ fn harden() -> Option<u64> {
 }
 
 /// Takes both ports before anything else, so that two daemons never work on one state.
-async fn bind(installation: &Installation, config: &Config) -> Result<(Bound, Bound), StartError> {
+async fn bind(config: &Config) -> Result<(Bound, Bound), StartError> {
     let taken =
         |address: SocketAddr| move |error: std::io::Error| StartError::Port { address, error: error.to_string() };
-    let tls = certificate::server_config(installation.keys().certificate(), &installation.certificate_key()?)?;
     let (control, local) = (config.listen.control, config.listen.local);
-    let bound = Bound::control(control, tls).await.map_err(taken(control))?;
-    Ok((bound, Bound::local(local).await.map_err(taken(local))?))
+    let bound = Bound::take(Listener::Control, control).await.map_err(taken(control))?;
+    Ok((bound, Bound::take(Listener::Local, local).await.map_err(taken(local))?))
+}
+
+/// Opens who is let in, and forgets devices whose pairing an earlier daemon did not finish.
+async fn open_registry(
+    installation: &Installation,
+    config: &Config,
+    (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+) -> Result<AccessRegistry, StartError> {
+    let store =
+        open_store(&installation.files().registry).map_err(|error| match (error, serving(installation.home())) {
+            (StoreError::Held(_), Some(pid)) => StartError::Running(pid),
+            (error, _) => OpenRegistryError::from(error).into(),
+        })?;
+    let registry = AccessRegistry::open(Arc::new(store), Arc::clone(clock), Arc::clone(entropy))?;
+    let registry = registry.with_principal_per_minute(config.access.principal_per_minute);
+    let forget = |state: &mut State, _| Ok::<_, Infallible>(state.forget_awaiting());
+    if let Ok(pending) = registry.prepare(forget).await
+        && !pending.outcome().devices.is_empty()
+    {
+        pending.commit().await.map_err(OpenRegistryError::from)?;
+    }
+    Ok(registry)
+}
+
+/// Who is let in, as the beginning of a daemon has it on record: what was founded without one, too, or changed while there was none.
+fn let_in(access: &AccessRegistry, now: Timestamp) -> serde_json::Value {
+    let snapshot = access.snapshot();
+    let state = snapshot.state();
+    let members = state.members().map(|one| json!({ "user": one.user, "role": one.role }));
+    let devices = state.devices().filter(|one| one.state == DeviceState::Active);
+    let devices = devices.map(|one| json!({ "id": one.id, "for": one.principal.to_string(), "role": one.role }));
+    let tokens = state.tokens().filter(|one| one.over_at() > now);
+    let tokens = tokens.map(|one| json!({ "id": one.id, "for": one.principal.to_string(), "role": one.role }));
+    json!({
+        "revision": snapshot.revision(),
+        "members": members.collect::<Vec<_>>(),
+        "devices": devices.collect::<Vec<_>>(),
+        "tokens": tokens.collect::<Vec<_>>(),
+    })
+}
+
+fn certifier(
+    installation: &Installation,
+    config: &Config,
+    (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+) -> Result<Certifier, StartError> {
+    let Files { authority, bundle, .. } = installation.files();
+    let (files, names) = (AuthorityFiles { authority, bundle }, config.listen.certified_names());
+    Ok(Certifier::new(installation.authority().clone(), files, names, (Arc::clone(clock), Arc::clone(entropy)))?)
 }
 
 async fn open_gate(
@@ -288,27 +359,18 @@ fn publisher(
     started.map(Some).map_err(|error| StartError::Build(error.to_string()))
 }
 
-fn holders(installation: &Installation) -> Result<Holders, StartError> {
-    let broken = |error: palyra_types::principal::PrincipalError| StartError::Build(error.to_string());
-    let owner = Principal::parse("user:owner").and_then(|owner| owner.with_roles([WorkspaceRole::Owner]));
-    Ok(Holders {
-        owner: (credential::digest(installation.keys().owner_token()), owner.map_err(broken)?),
-        agent: (
-            credential::digest(installation.keys().agent_token()),
-            Principal::parse("agent:local").map_err(broken)?,
-        ),
-    })
-}
-
 /// Why a daemon does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The state directory is not in order.
     #[error(transparent)]
     Installation(#[from] InstallationError),
-    /// The certificate is not in order.
+    /// Who is let in cannot be told.
     #[error(transparent)]
-    Certificate(#[from] CertificateError),
+    Registry(#[from] OpenRegistryError),
+    /// Nothing can be certified.
+    #[error(transparent)]
+    Certifier(#[from] CertifierError),
     /// Another one does its work.
     #[error("a daemon of this state directory runs already, as process {0}")]
     Running(u32),
@@ -358,7 +420,8 @@ impl StartError {
     pub fn advice(&self) -> String {
         match self {
             Self::Installation(error) => error.advice(),
-            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Registry(error) => error.advice(),
+            Self::Certifier(error) => error.advice(),
             Self::Running(pid) => format!("use it (`palyra status`), or stop it first: kill {pid}"),
             Self::Port { address, .. } => format!(
                 "another daemon may be running (`palyra status`), or another program has {address}; choose other ports \

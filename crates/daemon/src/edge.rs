@@ -22,8 +22,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
-use palyra_api::{ErrorBody, ErrorDetail};
-use palyra_types::{Entropy, entropy::NoEntropy};
+use palyra_api::{ErrorBody, ErrorDetail, device::AUTHORITIES};
+use palyra_types::{Entropy, HostName, entropy::NoEntropy};
 
 use crate::{
     app::App,
@@ -40,33 +40,58 @@ pub enum Listener {
     Local,
 }
 
+impl Listener {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Local => "local",
+        }
+    }
+}
+
 /// The names that a listener answers to.
 pub struct Names {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The port at which any address will do, if the listener is on all of them. A page that has a name of its own lead here is known by
+    /// that name, and an address is none.
+    any_address: Option<u16>,
 }
 
 impl Names {
-    /// The names of a listener at this address.
+    /// The names of a listener at this address, and those that are configured.
     #[must_use]
-    pub fn of(listener: Listener, address: SocketAddr) -> Self {
+    pub fn of(listener: Listener, address: SocketAddr, more: &[HostName]) -> Self {
         let port = address.port();
         let mut hosts = vec![address.to_string()];
+        // Devices know a daemon by its authority, and call every one by the same name.
+        hosts.push(format!("{}:{port}", palyra_identity::SERVER_NAME));
         if address.ip().is_loopback() || address.ip().is_unspecified() {
-            hosts.extend([format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")]);
+            hosts.extend([format!("127.0.0.1:{port}"), format!("[::1]:{port}")]);
         }
+        hosts.extend(more.iter().map(|name| match name.as_str() {
+            name if name.contains(':') => format!("[{name}]:{port}"),
+            name => format!("{name}:{port}"),
+        }));
         let scheme = match listener {
             Listener::Control => "https",
             Listener::Local => "http",
         };
         let origins = hosts.iter().map(|host| format!("{scheme}://{host}")).collect();
-        Self { hosts, origins }
+        Self { hosts, origins, any_address: address.ip().is_unspecified().then_some(port) }
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let is_address = || host.parse::<SocketAddr>().is_ok_and(|address| Some(address.port()) == self.any_address);
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) || is_address()
     }
 
     /// Whether a request is for this listener, and from nowhere else.
     fn admit(&self, request: &Request) -> Result<(), Failure> {
         let headers = request.headers();
-        let known = |host: &str| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+        let known = |host: &str| self.knows(host);
         // A request may name its host twice, in its header and in its address; both have to be this one.
         let addressed = request.uri().authority().is_none_or(|host| known(host.as_str()));
         if !(addressed && only(headers, &header::HOST).is_some_and(known)) {
@@ -154,6 +179,9 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert("x-request-id", id);
+    }
+    if listener == Listener::Control {
+        headers.insert(AUTHORITIES, app.certifier.now().told.clone());
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

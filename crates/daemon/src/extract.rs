@@ -1,9 +1,9 @@
 //! What handlers are handed: parsed bodies, queries and ids. Whatever does not parse is refused here, in the one shape of errors.
 //!
-//! Guarantees: a JSON body has one reading (no key twice, nothing behind its end, no unknown field), is not longer than it may be, and came in
-//! time.
+//! Guarantees: a JSON body has one reading (no key twice, nothing behind its end, no unknown field), is not longer than it may be, came in
+//! time, and from somebody who is still let in when it has come.
 
-use std::{fmt::Display, str::FromStr, time::Duration};
+use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     RequestPartsExt,
@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use palyra_types::{Json, json::Limits};
 use serde::de::DeserializeOwned;
 
-use crate::failure::Failure;
+use crate::{app::App, authorise, failure::Failure};
 
 /// A JSON body, and the digest of its one spelling.
 pub struct Said<T, const MOST: usize = SHORT_BODY> {
@@ -25,10 +25,10 @@ pub struct Said<T, const MOST: usize = SHORT_BODY> {
     pub digest: palyra_types::Sha256Digest,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned, const MOST: usize> FromRequest<S> for Said<T, MOST> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, MOST> {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
         if !is_json(request.headers()) {
             return Err(Failure::new(
                 "not_json",
@@ -36,7 +36,9 @@ impl<S: Send + Sync, T: DeserializeOwned, const MOST: usize> FromRequest<S> for 
                 "send `Content-Type: application/json`",
             ));
         }
-        let bytes = read(request.into_body(), MOST).await?;
+        let (parts, body) = request.into_parts();
+        let bytes = read(body, MOST).await?;
+        authorise::again(app, &parts)?;
         let limits = Limits { bytes: MOST, ..Limits::default() };
         let json = Json::parse(&bytes, limits)
             .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;

@@ -2,6 +2,8 @@
 //!
 //! A [`Failure`] travels as an extension of an empty response; [`edge`](crate::edge) writes the body, because it knows the request's id.
 
+use std::time::Duration;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -11,6 +13,8 @@ use palyra_gate::{AnswerError, Refusal};
 use palyra_journal::{ExportError, ProofError, ReadError};
 use palyra_types::id::CallId;
 
+use crate::authorise::seconds;
+
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -18,6 +22,8 @@ pub struct Failure {
     pub status: StatusCode,
     /// What is told.
     pub detail: ErrorDetail,
+    /// When to come back, and how many requests a minute there may be.
+    pub retry: Option<(Duration, u32)>,
 }
 
 impl Failure {
@@ -30,7 +36,14 @@ impl Failure {
             request_id: None,
             call: None,
         };
-        Self { status: status_of(code), detail }
+        Self { status: status_of(code), detail, retry: None }
+    }
+
+    /// The same, with when to come back and how many requests a minute there may be.
+    #[must_use]
+    pub const fn retry_after(mut self, after: Duration, limit: u32) -> Self {
+        self.retry = Some((after, limit));
+        self
     }
 
     /// The same, about a call.
@@ -124,7 +137,12 @@ impl IntoResponse for Failure {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            let seconds = self.retry.map_or(1, |(after, _)| seconds(after));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some((_, limit)) = self.retry {
+            response.headers_mut().insert("ratelimit-limit", HeaderValue::from(limit));
+            response.headers_mut().insert("ratelimit-remaining", HeaderValue::from(0));
         }
         response.extensions_mut().insert(self.detail);
         response
@@ -135,8 +153,8 @@ impl IntoResponse for Failure {
 #[must_use]
 pub fn status_of(code: &str) -> StatusCode {
     match code {
-        "bad_request" | "bad_json" | "bad_host" => StatusCode::BAD_REQUEST,
-        "unauthenticated" => StatusCode::UNAUTHORIZED,
+        "bad_request" | "bad_json" | "bad_host" | "two_credentials" => StatusCode::BAD_REQUEST,
+        "unauthenticated" | "expired" | "revoked" | "unknown_device" => StatusCode::UNAUTHORIZED,
         "denied_by_policy"
         | "denied_by_person"
         | "budget_exceeded"
@@ -147,22 +165,31 @@ pub fn status_of(code: &str) -> StatusCode {
         | "no_pin"
         | "wrong_pin"
         | "pin_locked"
-        | "not_for_agents" => StatusCode::FORBIDDEN,
+        | "not_for_agents"
+        | "missing_scope"
+        | "wrong_credential"
+        | "feature_off"
+        | "above_own_role" => StatusCode::FORBIDDEN,
+        "no_pairing" | "no_such_device" | "unknown_token" | "unknown_member" | "unknown_invitation" => {
+            StatusCode::NOT_FOUND
+        }
         "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
         "cancelled" | "approval_mismatch" | "too_late" | "not_shown" | "repeated_call" | "no_posture" | "key_taken" => {
             StatusCode::CONFLICT
         }
+        "last_owner" | "last_device" | "pairing_open" | "not_as_it_stands" | "behind" | "too_many_records" => {
+            StatusCode::CONFLICT
+        }
         "approval_expired" | "dropped" => StatusCode::GONE,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
-        | "policies_invalid" | "config_invalid" => StatusCode::UNPROCESSABLE_ENTITY,
-        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams" => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" => {
+        | "policies_invalid" | "config_invalid" | "not_allowed_so" | "no_address" => StatusCode::UNPROCESSABLE_ENTITY,
+        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
+        | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
+        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept" => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -4,9 +4,11 @@
 //!  config.toml            what is configured
 //!  policies/*.cedar       the operator's own rules
 //!  journal/               the journal, its key and its lock
-//!  identity/owner.token   the owner's credential
-//!  identity/agent.token   the agents' credential
-//!  identity/control.pem   the certificate of the control listener, and control.key
+//!  access_registry.json   who is let in: members, devices, tokens (and a lock beside it)
+//!  identity/authority.json   the authority that certifies devices and the daemon, with its keys
+//!  identity/authorities.pem  what others trust: its certificates alone
+//!  identity/device.json   the device that the owner's command line on this machine is
+//!  identity/agent.token   the credential of agents on this machine
 //!  identity/presence      the hash of the PIN that shows that a person is there, if one was set
 //!  serving.json           where the daemon that runs serves (`contact.rs`)
 //! ```
@@ -20,67 +22,26 @@ use std::{
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use palyra_access::{CredentialKind, TokenText};
 use palyra_gate::PresencePin;
+use palyra_identity::{Authority, AuthorityError, DeviceIdentity, KeepingError};
 use palyra_types::{AbsolutePath, Clock, Entropy, StateHome, WorkspaceName, entropy::NoEntropy};
 use zeroize::Zeroizing;
 
 use crate::{
-    certificate::{self, CertificateError},
     config::{Config, ConfigError},
-    credential,
+    founding::{self, FoundingError},
 };
 
 /// A state directory that is in order.
 pub struct Installation {
     home: StateHome,
     config: Config,
-    keys: Keys,
-}
-
-/// What the two sides know each other by.
-pub struct Keys {
-    owner: Zeroizing<String>,
-    agent: Zeroizing<String>,
-    certificate: String,
-}
-
-impl Keys {
-    /// Reads them from a state directory.
-    pub(crate) fn read(home: &StateHome) -> Result<Self, InstallationError> {
-        let token = |name: &str| read_private(&home.path().join(IDENTITY).join(name));
-        let (owner, agent) = (token(OWNER_TOKEN)?, token(AGENT_TOKEN)?);
-        for (name, credential) in [(OWNER_TOKEN, &owner), (AGENT_TOKEN, &agent)] {
-            if !credential::is_whole(credential) {
-                return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(name)));
-            }
-        }
-        // SECURITY: an agent that holds the owner's would be the owner.
-        if owner == agent {
-            return Err(InstallationError::NoCredential(home.path().join(IDENTITY).join(AGENT_TOKEN)));
-        }
-        let certificate = read_private(&home.path().join(IDENTITY).join(CERTIFICATE))?.to_string();
-        Ok(Self { owner, agent, certificate })
-    }
-
-    /// The certificate of the control listener, as PEM.
-    #[must_use]
-    pub fn certificate(&self) -> &str {
-        &self.certificate
-    }
-
-    /// The owner's credential.
-    #[must_use]
-    pub fn owner_token(&self) -> &str {
-        &self.owner
-    }
-
-    /// The agents' credential.
-    #[must_use]
-    pub fn agent_token(&self) -> &str {
-        &self.agent
-    }
+    authority: Authority,
+    device: DeviceIdentity,
 }
 
 impl Installation {
@@ -94,7 +55,12 @@ impl Installation {
     ) -> Result<Self, InstallationError> {
         own_directory(home)?;
         let config = Config::read(home, variables)?;
-        Ok(Self { home: home.clone(), config, keys: Keys::read(home)? })
+        let files = Files::of(home);
+        let authority = Authority::parse(&read_private(&files.authority)?)?;
+        private(&files.registry, Kind::File)?;
+        let device = DeviceIdentity::read(&files.device)?;
+        agent_token(home)?;
+        Ok(Self { home: home.clone(), config, authority, device })
     }
 
     /// Makes whatever is missing, and returns what there is. `workspace` is put into a new configuration.
@@ -105,25 +71,15 @@ impl Installation {
         home: &StateHome,
         workspace: Option<&(WorkspaceName, AbsolutePath)>,
         variables: impl IntoIterator<Item = (String, String)>,
-        (clock, entropy): (&dyn Clock, &dyn Entropy),
+        world: (Arc<dyn Clock>, Arc<dyn Entropy>),
     ) -> Result<Self, InstallationError> {
-        let identity = home.path().join(IDENTITY);
-        for directory in [home.path(), &home.policies(), &identity] {
+        for directory in [home.path(), &home.policies(), &home.path().join(IDENTITY)] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at(directory))?;
             private(directory, Kind::Directory)?;
         }
         create(&home.config(), || Ok(configuration(workspace)))?;
-        for name in [OWNER_TOKEN, AGENT_TOKEN] {
-            create(&identity.join(name), || Ok(Zeroizing::new(format!("{}\n", *credential::generate(entropy)?))))?;
-        }
         let config = Config::read(home, [])?;
-        for name in [CERTIFICATE, KEY] {
-            let path = identity.join(name);
-            if fs::symlink_metadata(&path).is_ok() {
-                private(&path, Kind::File)?;
-            }
-        }
-        certificate::keep(&identity.join(CERTIFICATE), &identity.join(KEY), config.listen.control, clock)?;
+        founding::found(&Files::of(home), &config.listen, world)?;
         Self::find(home, variables)
     }
 
@@ -161,24 +117,28 @@ impl Installation {
         self.config.listen.local
     }
 
-    /// The credentials and the certificate.
+    /// The authority that certifies devices and the daemon.
     #[must_use]
-    pub const fn keys(&self) -> &Keys {
-        &self.keys
+    pub const fn authority(&self) -> &Authority {
+        &self.authority
     }
 
-    /// The key of the certificate, as PEM.
-    ///
-    /// # Errors
-    /// When it cannot be read, or by others too.
-    pub fn certificate_key(&self) -> Result<Zeroizing<String>, InstallationError> {
-        read_private(&self.home.path().join(IDENTITY).join(KEY))
+    /// The device that the owner's command line on this machine is.
+    #[must_use]
+    pub const fn identity(&self) -> &DeviceIdentity {
+        &self.device
+    }
+
+    /// Where everything about who is let in is kept.
+    #[must_use]
+    pub fn files(&self) -> Files {
+        Files::of(&self.home)
     }
 
     /// Where the agents' credential is kept, for whoever configures an agent.
     #[must_use]
     pub fn agent_token_file(&self) -> PathBuf {
-        self.home.path().join(IDENTITY).join(AGENT_TOKEN)
+        self.files().agent_token
     }
 
     /// The hash of the PIN that shows that a person is there, if one was set.
@@ -197,6 +157,46 @@ impl Installation {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.home.journal()
+    }
+}
+
+/// Where everything about who is let in is kept.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// Members, devices and tokens.
+    pub registry: PathBuf,
+    /// The authority, with its keys.
+    pub authority: PathBuf,
+    /// Its certificates alone.
+    pub bundle: PathBuf,
+    /// The device that the owner's command line on this machine is.
+    pub device: PathBuf,
+    /// The credential of agents on this machine.
+    pub agent_token: PathBuf,
+}
+
+impl Files {
+    /// Those of a state directory.
+    #[must_use]
+    pub fn of(home: &StateHome) -> Self {
+        let identity = home.path().join(IDENTITY);
+        Self {
+            registry: home.path().join("access_registry.json"),
+            authority: identity.join("authority.json"),
+            bundle: identity.join("authorities.pem"),
+            device: identity.join("device.json"),
+            agent_token: identity.join("agent.token"),
+        }
+    }
+}
+
+/// The credential of agents on this machine.
+pub(crate) fn agent_token(home: &StateHome) -> Result<Zeroizing<String>, InstallationError> {
+    let path = Files::of(home).agent_token;
+    let token = read_private(&path)?;
+    match TokenText::check(&token) {
+        Ok(CredentialKind::Agent) => Ok(token),
+        _ => Err(InstallationError::NoCredential(path)),
     }
 }
 
@@ -248,7 +248,9 @@ fn create(
 
 /// Writes a new file that only its owner can read: beside its place first, then into it. Whoever made one there meanwhile keeps it.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension(format!("new-{}", std::process::id()));
+    let beside = beside(path);
+    // Left by a program that had this process id and is gone.
+    let _ = fs::remove_file(&beside);
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         file.write_all(content)?;
@@ -265,6 +267,12 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         Some(parent) => fs::File::open(parent)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// The name of a file that becomes another one, as those are named that a founding removes if they are left.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.new-{}", std::process::id()))
 }
 
 /// Reads a file that only its owner may be able to read.
@@ -327,9 +335,20 @@ pub enum InstallationError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The certificate cannot be made or used.
+    /// Who is let in cannot be told.
+    #[error("{cause}")]
+    Founding {
+        /// Why not.
+        cause: String,
+        /// What to do about it.
+        advice: String,
+    },
+    /// The authority cannot be used.
     #[error(transparent)]
-    Certificate(#[from] CertificateError),
+    Authority(#[from] AuthorityError),
+    /// The device of this command line cannot be used.
+    #[error(transparent)]
+    Device(#[from] KeepingError),
     /// Others could read or change it.
     #[error("{} has mode {mode:04o}, so others can reach it", .path.display())]
     Open {
@@ -368,6 +387,12 @@ pub enum InstallationError {
     NoEntropy(#[from] NoEntropy),
 }
 
+impl From<FoundingError> for InstallationError {
+    fn from(error: FoundingError) -> Self {
+        Self::Founding { cause: error.to_string(), advice: error.advice() }
+    }
+}
+
 impl InstallationError {
     /// What to do about it.
     #[must_use]
@@ -376,7 +401,9 @@ impl InstallationError {
             Self::Absent(_) => "make one: `palyra init`, or start a daemon: `palyra up`".to_owned(),
             Self::Missing(_) => "make it: `palyra init`, or start a daemon: `palyra up`".to_owned(),
             Self::Config(error) => error.advice().to_owned(),
-            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Founding { advice, .. } => advice.clone(),
+            Self::Authority(error) => error.advice().to_owned(),
+            Self::Device(error) => error.advice().to_owned(),
             Self::Open { path, wanted, .. } => format!("chmod {wanted:03o} {}", path.display()),
             Self::Foreign(_) => "use your own state directory: set PALYRA_HOME, or run as its owner".to_owned(),
             Self::WrongKind(path) => format!("look at it, then move it away: {}", path.display()),
@@ -393,10 +420,6 @@ impl InstallationError {
 const LONGEST_SECRET: u64 = 64 << 10;
 
 const IDENTITY: &str = "identity";
-const OWNER_TOKEN: &str = "owner.token";
-const AGENT_TOKEN: &str = "agent.token";
-const CERTIFICATE: &str = "control.pem";
-const KEY: &str = "control.key";
 const PRESENCE: &str = "presence";
 
 #[cfg(test)]
@@ -412,7 +435,7 @@ mod tests {
     }
 
     fn make(home: &StateHome) -> Result<Installation, InstallationError> {
-        Installation::make(home, None, [], (&SystemClock::new(), &SystemEntropy))
+        Installation::make(home, None, [], (Arc::new(SystemClock::new()), Arc::new(SystemEntropy)))
     }
 
     #[test]
@@ -421,11 +444,11 @@ mod tests {
         let home = home(directory.path());
         assert!(matches!(Installation::find(&home, []), Err(InstallationError::Absent(_))));
         let made = make(&home).unwrap();
-        assert_ne!(made.keys().owner_token(), made.keys().agent_token());
+        let (registry, token) = (fs::read(made.files().registry).unwrap(), agent_token(&home).unwrap());
         let again = make(&home).unwrap();
-        assert_eq!(made.keys().owner_token(), again.keys().owner_token());
-        assert_eq!(made.keys().certificate(), again.keys().certificate());
-        assert_eq!(Installation::find(&home, []).unwrap().keys().agent_token(), made.keys().agent_token());
+        assert_eq!(made.identity(), again.identity());
+        assert_eq!(made.authority().fingerprint(), again.authority().fingerprint());
+        assert_eq!((fs::read(made.files().registry).unwrap(), agent_token(&home).unwrap()), (registry, token));
     }
 
     #[test]
@@ -433,13 +456,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let home = home(directory.path());
         make(&home).unwrap();
-        let token = home.path().join(IDENTITY).join(OWNER_TOKEN);
+        let token = Files::of(&home).device;
         for (path, mode) in [(token.as_path(), 0o640), (home.path(), 0o711)] {
             let before = fs::metadata(path).unwrap().permissions();
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             let error = Installation::find(&home, []).unwrap_err();
-            assert!(matches!(error, InstallationError::Open { .. }), "{error}");
-            assert!(error.advice().starts_with("chmod "), "{}", error.advice());
+            assert!(error.advice().contains("chmod "), "{error}: {}", error.advice());
             fs::set_permissions(path, before).unwrap();
         }
         Installation::find(&home, []).unwrap();
@@ -450,7 +472,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let home = home(directory.path());
         make(&home).unwrap();
-        let token = home.path().join(IDENTITY).join(AGENT_TOKEN);
+        let token = Files::of(&home).agent_token;
         fs::remove_file(&token).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &token).unwrap();
         assert!(matches!(Installation::find(&home, []), Err(InstallationError::WrongKind(_))));
@@ -475,7 +497,8 @@ mod tests {
         let home = home(directory.path());
         let path = AbsolutePath::parse("/srv/a \"b\" 'c' ]#").unwrap();
         let named = (WorkspaceName::parse("shop").unwrap(), path.clone());
-        let made = Installation::make(&home, Some(&named), [], (&SystemClock::new(), &SystemEntropy)).unwrap();
+        let world: (Arc<dyn Clock>, Arc<dyn Entropy>) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy));
+        let made = Installation::make(&home, Some(&named), [], world).unwrap();
         assert_eq!(made.config().workspace.iter().map(|one| &one.path).collect::<Vec<_>>(), [&path]);
     }
 }

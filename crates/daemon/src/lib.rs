@@ -6,11 +6,13 @@
 //! | you look for | read |
 //! |---|---|
 //! | start, reload, drain, stop | [`daemon`], [`world`] |
-//! | the state directory and its credentials | [`installation`], [`credential`], [`certificate`] |
+//! | the state directory and who is let in from the beginning | [`installation`], [`founding`] |
 //! | `config.toml` | [`config`] |
 //! | listeners, their places and connections | [`listen`], [`places`], [`conversation`] |
 //! | what every request passes through | [`edge`], [`extract`], [`failure`] |
-//! | who is asking, and what they may see | [`caller`], [`oversight`] |
+//! | who may ask for which route, and who is asking | [`rules`], [`authorise`], [`caller`], [`origin`], [`attempts`] |
+//! | what they may see | [`oversight`] |
+//! | changing who is let in; pairing; certificates | [`governing`], [`pairings`] and `pairing_conversation.rs`, [`certifier`] |
 //! | the routes, one file for each noun | [`routes`] |
 //! | how a call is proposed, and a key counts once | [`proposing`], [`keys`], [`runs`] |
 //! | what is told about calls and questions | [`story`], [`question`], [`explanation`] |
@@ -20,32 +22,40 @@
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
 pub mod app;
+pub mod attempts;
+pub mod authorise;
 pub mod caller;
-pub mod certificate;
+pub mod certifier;
 pub mod config;
 pub mod console;
 pub mod contact;
 pub mod conversation;
-pub mod credential;
 pub mod daemon;
 pub mod edge;
 pub mod explanation;
 pub mod extract;
 pub mod failure;
 pub mod figures;
+pub mod founding;
+pub mod governing;
 pub mod hub;
 pub mod installation;
 pub mod keys;
 pub mod listen;
 pub mod log;
+pub mod origin;
 pub mod oversight;
+mod pairing_conversation;
+pub mod pairings;
 pub mod places;
 pub mod policies;
 pub mod proposing;
 pub mod question;
 pub mod readiness;
+pub mod renewals;
 mod reply;
 pub mod routes;
+pub mod rules;
 pub mod runs;
 pub mod sandbox;
 mod start;

@@ -1,8 +1,11 @@
 //! Who sees what: an agent sees its own calls and runs, people who oversee see everything.
 
+use std::collections::BTreeSet;
+
 use palyra_api::call::{Call, Calls};
+use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, state::CallState};
-use palyra_types::{Action, ObjectId, ObjectKind, Resource, id::CallId};
+use palyra_types::{Action, ObjectId, ObjectKind, Resource, WorkspaceName, id::CallId};
 
 use crate::{app::App, caller::Caller, failure::Failure, proposing::known};
 
@@ -32,6 +35,33 @@ pub fn may_see(app: &App, caller: &Caller, call: &Call) -> Result<(), Failure> {
 pub fn object(kind: ObjectKind) -> Result<Resource, Failure> {
     let id = ObjectId::parse(ONLY).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(Resource::Object(kind, id))
+}
+
+/// A resource by its name.
+///
+/// # Errors
+/// When it is no name.
+pub fn thing(kind: ObjectKind, name: &str) -> Result<Resource, Failure> {
+    let id = ObjectId::parse(name).map_err(|error| Failure::bad_request(error.to_string()))?;
+    Ok(Resource::Object(kind, id))
+}
+
+/// Workspaces that there are.
+///
+/// # Errors
+/// When one of them is not configured.
+pub fn workspaces(app: &App, names: Vec<WorkspaceName>) -> Result<BTreeSet<WorkspaceName>, Failure> {
+    let config = app.gate.config();
+    match names.iter().find(|name| config.workspace.iter().all(|one| one.name != **name)) {
+        Some(unknown) => Err(Refusal::UnknownWorkspace(unknown.clone()).into()),
+        None => Ok(names.into_iter().collect()),
+    }
+}
+
+/// A number as it is told.
+#[must_use]
+pub fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// How many are told at once.

@@ -54,7 +54,7 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
                 }
                 // What still holds is remembered as that, so that it is told again at the next reload.
                 let held = Config {
-                    listen: known.listen,
+                    listen: known.listen.clone(),
                     journal: known.journal.clone(),
                     log: known.log.clone(),
                     ..Config::clone(&config)

@@ -72,8 +72,9 @@ impl<'a> Asked<'a> {
             principal: caller.principal.clone(),
             on_behalf_of: None,
             channel: Some(caller.channel.clone()),
-            device: None,
-            token: Some(caller.token.clone()),
+            device: caller.device().cloned(),
+            token: caller.token().cloned(),
+            member_of: caller.member_of.clone(),
             workspace,
             tool: new.tool,
             args,
@@ -229,6 +230,12 @@ fn workspace_of(app: &App, caller: &Caller, new: &NewCall) -> Result<Option<Work
         (None, Some(_)) if caller.is_agent() => Err(Failure::new(
             "not_for_agents",
             "an agent does not name a directory",
+            "name a configured workspace: `GET /api/v1/workspaces` lists them",
+        )),
+        // SECURITY: nor does a program that holds a token, or whoever is bound to some workspaces.
+        (None, Some(_)) if caller.token().is_some() || caller.member_of.is_some() => Err(Failure::new(
+            "wrong_credential",
+            "a directory is named by a person on a device who is bound to no workspaces",
             "name a configured workspace: `GET /api/v1/workspaces` lists them",
         )),
         (None, Some(directory)) => {

@@ -1,6 +1,6 @@
 //! From the environment to a daemon that serves, for `palyrad` and `palyra up`.
 
-use std::{env, io, net::TcpListener};
+use std::{env, io, net::TcpListener, sync::Arc};
 
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, home::NoHome};
 
@@ -31,7 +31,7 @@ pub fn serve_with(
 ) -> Result<(), ServeError> {
     let home = StateHome::find(|name| env::var_os(name))?;
     ports_are_free(&home)?;
-    let made = (world.clock.as_ref(), world.entropy.as_ref());
+    let made = (Arc::clone(&world.clock), Arc::clone(&world.entropy));
     let installation = Installation::make(&home, workspace, environment(), made)?;
     log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;

@@ -22,7 +22,7 @@ use palyra_api::{
 };
 use palyra_gate::LiveOutput;
 use palyra_journal::RecordKind;
-use palyra_types::{Clock, Sha256Digest, id::CallId};
+use palyra_types::{Clock, id::CallId};
 use serde_json::Value;
 use tokio::{
     sync::{broadcast, mpsc, watch},
@@ -31,8 +31,7 @@ use tokio::{
 
 use crate::{
     app::App,
-    caller::Caller,
-    credential::CredentialKind,
+    caller::{Caller, Shown},
     failure::Failure,
     hub::{Follower, Frame, Wanted, message},
     proposing::{self, Asking, Proposing},
@@ -93,11 +92,11 @@ pub fn follow(app: &Arc<App>, caller: &Caller, wanted: Wanted, after: Option<u64
     let live = (wanted != Wanted::All).then(|| app.gate.live_output());
     let telling =
         Telling { follower, live, wanted, nested: None, clock: Arc::clone(&app.clock), ready: VecDeque::new() };
-    let session = (caller.credential == CredentialKind::Console).then_some(caller.shown);
+    let shown = caller.shown.clone();
     pump(app, caller, move |app, out| async move {
         tokio::select! {
             () = tell(Arc::clone(&app), telling, out) => {}
-            () = over(&app, session) => {}
+            () = over(&app, &shown) => {}
         }
     })
 }
@@ -143,11 +142,16 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
     })
 }
 
-/// Waits until the session that somebody follows in is over. Other credentials are not.
-async fn over(app: &App, session: Option<Sha256Digest>) {
-    match session {
-        Some(session) => app.console.over(&session).await,
-        None => std::future::pending().await,
+/// Waits until a credential does not count any more: it was revoked, its time is over, or its session was left.
+async fn over(app: &App, shown: &Shown) {
+    let (mut registry, mut sign_outs) = (app.access.changes(), app.console.sign_outs());
+    while shown.counts(app) {
+        // What somebody does is heard at once; time is looked at every now and then.
+        tokio::select! {
+            _ = registry.changed() => {}
+            _ = sign_outs.changed() => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        }
     }
 }
 
@@ -354,5 +358,8 @@ const AHEAD: usize = 4;
 const MOST_OF_AN_AGENT: usize = 64;
 
 const MOST_OF_A_PERSON: usize = 1_000;
+
+/// How often it is looked whether the time of a credential is over.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 const BREATH: Duration = Duration::from_secs(15);

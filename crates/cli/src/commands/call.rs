@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     Outcome,
-    connection::{Connection, block_on},
+    at::At,
+    connection::{Connection, advised_for_agents},
     exit::Exit,
     failure::Failure,
     follow::{Answering, Follow, Followed},
@@ -43,22 +44,21 @@ pub(crate) struct CallArgs {
     idempotency_key: Option<IdempotencyKey>,
 }
 
-pub(crate) fn run(args: &CallArgs, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(args: &CallArgs, at: &At, terminal: &Terminal) -> Outcome {
     let call = NewCall {
         workspace: args.workspace.clone(),
         run: args.run,
         wait: !args.accept,
         ..NewCall::new(args.tool.clone(), args.arguments()?)
     };
-    let connection = Connection::find()?;
-    let owner = connection.owner()?;
+    let connection = Connection::find(at, terminal)?;
     let key = args.idempotency_key.as_ref();
-    block_on(async {
-        let proposer = if args.as_agent { connection.agent().await? } else { owner.clone() };
+    let outcome = connection.run(async |daemon| {
+        let proposer = if args.as_agent { connection.agent().await? } else { daemon.clone() };
         let came = if args.accept {
             Followed::Over(Box::new(proposer.propose(&call, key).await?))
         } else {
-            let follow = Follow::propose(&proposer, &owner, (&call, key), Answering::Person, terminal).await?;
+            let follow = Follow::propose(&proposer, daemon, (&call, key), Answering::Person, terminal).await?;
             // What it printed is in what it came to.
             follow.finish(&mut |_: Which, _, _: &[u8]| Ok(())).await?
         };
@@ -77,7 +77,8 @@ pub(crate) fn run(args: &CallArgs, terminal: &Terminal) -> Outcome {
                 Ok(Exit::Interrupted)
             }
         }
-    })
+    });
+    if args.as_agent { outcome.map_err(advised_for_agents) } else { outcome }
 }
 
 impl CallArgs {

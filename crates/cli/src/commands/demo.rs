@@ -1,7 +1,9 @@
 //! `palyra demo`: a scripted agent against the running daemon. Every step is a real call, with a real receipt or refusal.
 //!
 //! The agent speaks as agents do: over the local listener, with the agents' credential. What it is asked about is answered at the terminal,
-//! or by this command with the owner's credential, and it says so.
+//! or by this command as the person that this device stands for, and it says so.
+
+use std::path::Path;
 
 use clap::Args;
 use palyra_api::{
@@ -18,7 +20,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Outcome,
-    connection::{Connection, block_on},
+    at::At,
+    connection::{Connection, advised_for_agents},
     exit::Exit,
     failure::Failure,
     follow::{Answering, Follow, Followed},
@@ -52,24 +55,28 @@ struct Denied {
     explanation: Option<CallExplanation>,
 }
 
-pub(crate) fn run(args: &DemoArgs, terminal: &Terminal) -> Outcome {
-    let connection = Connection::find()?;
-    let (demo, (allowed, asked, denied, budget)) = block_on(async {
-        let (owner, agent) = (connection.owner()?, connection.agent().await?);
-        let demo = Demo { owner, agent, terminal, yes: args.yes };
+pub(crate) fn run(args: &DemoArgs, at: &At, terminal: &Terminal) -> Outcome {
+    const WHAT: &str = "the demo";
+    at.unnamed(WHAT)?;
+    let connection = Connection::find(at, terminal)?;
+    let journal = connection.here(WHAT)?.journal();
+    let steps = connection.run(async |daemon| {
+        let (person, agent) = (daemon.clone(), connection.agent().await?);
+        let demo = Demo { person, agent, terminal, yes: args.yes };
         let workspace = demo.workspace(args.workspace.as_ref()).await?;
         let allowed = demo.allowed(&workspace).await?;
         let asked = demo.asked(&workspace).await?;
-        let denied = demo.denied(&workspace, &connection).await?;
+        let denied = demo.denied(&workspace, &journal).await?;
         let budget = demo.budget(&workspace).await?;
         Ok((demo, (allowed, asked, denied, budget)))
-    })?;
+    });
+    let (demo, (allowed, asked, denied, budget)) = steps.map_err(advised_for_agents)?;
     demo.title("5  The receipt of step 2, and the journal that holds it.");
     if let Some(receipt) = &asked.receipt {
         demo.show(|| outcome::receipt(receipt, terminal));
     }
     // From the files themselves: the daemon is not asked.
-    let report = verify(&connection.journal(), &Trust::default(), &mut |_, _| {}).map_err(|bad| {
+    let report = verify(&journal, &Trust::default(), &mut |_, _| {}).map_err(|bad| {
         let help = "`palyra journal verify` says more";
         Failure::new(Exit::Unverified, "unverified", "the journal is not what was written", bad.to_string(), help)
     })?;
@@ -93,7 +100,7 @@ pub(crate) fn run(args: &DemoArgs, terminal: &Terminal) -> Outcome {
 }
 
 struct Demo<'a> {
-    owner: Client,
+    person: Client,
     agent: Client,
     terminal: &'a Terminal,
     yes: bool,
@@ -135,9 +142,9 @@ impl Demo<'_> {
         let nobody = self.terminal.json || !keyboard::is_there();
         let answering = if self.yes || nobody { Answering::Yes } else { Answering::Person };
         if answering == Answering::Yes {
-            self.terminal.talk("  nobody is asked here: this command approves with the owner's credential");
+            self.terminal.talk("  nobody is asked here: this command approves as you");
         }
-        let follow = Follow::propose(&self.agent, &self.owner, (&call, None), answering, self.terminal).await?;
+        let follow = Follow::propose(&self.agent, &self.person, (&call, None), answering, self.terminal).await?;
         match follow.finish(&mut |_: Which, _, _: &[u8]| Ok(())).await? {
             Followed::Over(call) => {
                 self.decided(&call);
@@ -155,16 +162,15 @@ impl Demo<'_> {
         }
     }
 
-    async fn denied(&self, workspace: &WorkspaceName, connection: &Connection) -> Result<Denied, Failure> {
+    async fn denied(&self, workspace: &WorkspaceName, journal: &Path) -> Result<Denied, Failure> {
         self.title("3  It tries to read Palyra's own state. A hard forbid; no rule can lift it.");
-        let state = connection.journal();
-        let args = json!({ "command": ["ls", state.to_string_lossy()] });
+        let args = json!({ "command": ["ls", journal.to_string_lossy()] });
         let call = NewCall { workspace: Some(workspace.clone()), ..new_call("process.run", args)? };
         self.proposes(&call);
         let error = self.refusal(&call).await?;
         self.refused(&error);
         let explanation = match error.call {
-            Some(call) => Some(self.owner.explanation(call).await?),
+            Some(call) => Some(self.person.explanation(call).await?),
             None => None,
         };
         for part in explanation.iter().flat_map(|explanation| &explanation.parts) {

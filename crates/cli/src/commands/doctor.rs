@@ -7,14 +7,18 @@ use std::{
 };
 
 use palyra_api::health::{Check, CheckState};
-use palyra_client::Client;
-use palyra_daemon::{Contact, Installation, certificate::valid_until, environment, sandbox};
-use palyra_types::{Clock, StateHome, clock::SystemClock};
+use palyra_client::{Client, DeviceKeys};
+use palyra_daemon::{Contact, Installation, environment, sandbox};
+use palyra_identity::{DeviceIdentity, Phase, private_file};
+use palyra_types::{Clock, StateHome, Timestamp, clock::SystemClock};
 use serde::Serialize;
 
 use crate::{
     Outcome,
+    at::At,
+    connection::is_bare,
     exit::Exit,
+    paired::{DaemonName, Paired},
     terminal::{BAD, GOOD, Terminal, WAIT},
 };
 
@@ -24,7 +28,8 @@ struct Report {
     checks: Vec<Check>,
 }
 
-pub(crate) fn run(terminal: &Terminal) -> Outcome {
+pub(crate) fn run(at: &At, terminal: &Terminal) -> Outcome {
+    at.unnamed("looking at this machine")?;
     let checks = installation();
     let ok = checks.iter().all(|check| check.state != CheckState::Bad);
     if terminal.json {
@@ -54,13 +59,18 @@ fn installation() -> Vec<Check> {
     let found = match Installation::find(&home, environment()) {
         Ok(found) => found,
         Err(error) => {
+            let paired = Paired::of(&home);
+            if is_bare(&home) && paired.names().is_ok_and(|names| !names.is_empty()) {
+                return self::paired(&paired, SystemClock::new().now());
+            }
             // The daemon may have been started before that was so.
             let told = daemon(&home).into_iter().flatten();
             return [bad("state", error.to_string(), error.advice())].into_iter().chain(told).collect();
         }
     };
-    let mut checks = vec![good("state", format!("{}, for you alone", home.path().display())), certificate(&found)];
-    checks.push(policies(&found));
+    let now = SystemClock::new().now();
+    let mut checks = vec![good("state", format!("{}, for you alone", home.path().display()))];
+    checks.extend([authority(&found, now), device(&found, now), registry(&found), policies(&found)]);
     checks.extend(workspaces(&found));
     checks.extend(presence(&found));
     match daemon(&home) {
@@ -73,6 +83,23 @@ fn installation() -> Vec<Check> {
     checks
 }
 
+/// What this device is to daemons elsewhere, on a machine that has none of its own.
+fn paired(paired: &Paired, now: Timestamp) -> Vec<Check> {
+    let check = |name: &DaemonName| {
+        let again = |address: &str| format!("pair it again: `palyra pair {address}`; or `palyra pair --forget {name}`");
+        let (address, until) = match paired.read(name) {
+            Ok(daemon) => (daemon.identity.address.to_string(), daemon.identity.until()),
+            Err(failure) => return bad("paired", format!("{name}: {}", failure.cause), failure.help),
+        };
+        match until {
+            Ok(until) if until > now => good("paired", format!("{name} at {address}, certificate until {until}")),
+            Ok(until) => bad("paired", format!("{name} at {address}, certificate over since {until}"), again(&address)),
+            Err(error) => bad("paired", format!("{name} at {address}: {error}"), again(&address)),
+        }
+    };
+    paired.names().unwrap_or_default().iter().map(check).collect()
+}
+
 /// What tier C would hold, tried here and now, since there is no daemon to say so.
 fn sandbox(found: &Installation) -> Vec<Check> {
     let directory = found.home().path().join(format!("doctor-{}", std::process::id()));
@@ -81,11 +108,47 @@ fn sandbox(found: &Installation) -> Vec<Check> {
     checks
 }
 
-fn certificate(found: &Installation) -> Check {
-    let now = SystemClock::new().now();
-    match valid_until(found.keys().certificate()) {
-        Some(until) if until > now => good("certificate", format!("valid until {until}, and made anew before that")),
-        _ => doubtful("certificate", "it has run out", "start the daemon anew: `palyra up`"),
+/// How long the authority holds, and whether it is being replaced.
+fn authority(found: &Installation, now: Timestamp) -> Check {
+    let validity = found.authority().validity();
+    let until = validity.until;
+    match found.authority().phase() {
+        _ if until <= now => {
+            bad("authority", format!("it is over since {until}"), "replace it: `palyra devices authority announce`")
+        }
+        Phase::Steady if validity.renewal_is_due(now) => {
+            doubtful("authority", &format!("valid until {until}"), "replace it: `palyra devices authority announce`")
+        }
+        Phase::Steady => good("authority", format!("valid until {until}")),
+        phase => doubtful(
+            "authority",
+            &format!("valid until {until}, and being replaced: {phase}"),
+            "`palyra devices authority` says what comes next",
+        ),
+    }
+}
+
+/// Whether the daemon takes this command's own certificate.
+fn device(found: &Installation, now: Timestamp) -> Check {
+    match found.identity().until() {
+        Ok(until) if until > now => {
+            good("device", format!("its certificate is valid until {until}, and renewed by itself"))
+        }
+        Ok(until) => bad("device", format!("its certificate is over since {until}"), "make it anew: `palyra init`"),
+        Err(error) => bad("device", error.to_string(), error.advice()),
+    }
+}
+
+/// Whether it can be told who is let in.
+fn registry(found: &Installation) -> Check {
+    let path = found.files().registry;
+    let content = match private_file::read(&path, LARGEST_REGISTRY) {
+        Ok(content) => content,
+        Err(error) => return bad("registry", error.to_string(), error.advice()),
+    };
+    match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&content) {
+        Ok(_) => good("registry", "it says who is let in, to you alone".to_owned()),
+        Err(error) => bad("registry", format!("{}: {error}", path.display()), "restore it from a backup"),
     }
 }
 
@@ -125,7 +188,8 @@ fn presence(found: &Installation) -> Option<Check> {
 /// What the daemon of this installation says about itself, if it is there. Nobody else is listened to.
 fn daemon(home: &StateHome) -> Option<Vec<Check>> {
     let contact = Contact::find(home, environment()).ok()?;
-    let client = Client::control(contact.control(), contact.keys().certificate()).ok()?;
+    let DeviceIdentity { address, authorities, certificate, key, .. } = contact.identity();
+    let client = Client::control(&address.to_string(), DeviceKeys { authorities, certificate, key }).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let readiness = runtime.block_on(client.readiness()).ok()?;
     Some(readiness.checks)
@@ -154,3 +218,6 @@ fn doubtful(name: &str, detail: &str, fix: &str) -> Check {
 fn bad(name: &str, detail: impl Into<String>, fix: impl Into<String>) -> Check {
     Check { name: name.to_owned(), state: CheckState::Bad, detail: detail.into(), fix: Some(fix.into()) }
 }
+
+/// More than a daemon writes.
+const LARGEST_REGISTRY: u64 = 64 << 20;

@@ -7,7 +7,8 @@ use palyra_types::{id::ApprovalId, visible::visible};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     failure::Failure,
     terminal::{BOLD, DIM, Terminal, shown},
@@ -24,13 +25,10 @@ pub(crate) enum GrantsCommand {
     },
 }
 
-pub(crate) fn run(command: GrantsCommand, terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    block_on(async {
-        match command {
-            GrantsCommand::List => list(&client, terminal).await,
-            GrantsCommand::End { id } => end(&client, &id, terminal).await,
-        }
+pub(crate) fn run(command: GrantsCommand, at: &At, terminal: &Terminal) -> Outcome {
+    meet(at, terminal, async |daemon| match command {
+        GrantsCommand::List => list(daemon, terminal).await,
+        GrantsCommand::End { id } => end(daemon, &id, terminal).await,
     })
 }
 

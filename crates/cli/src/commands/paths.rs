@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
+    at::At,
     connection::home,
     exit::Exit,
     terminal::{DIM, Terminal},
@@ -26,12 +27,15 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("policies", "policies", "your own rules, *.cedar"),
     ("journal", "journal", "what happened, signed"),
     ("journal key", "journal/verify.key", "the key to verify the journal with; keep a copy elsewhere"),
-    ("owner token", "identity/owner.token", "your credential; show it to nobody"),
+    ("registry", "access_registry.json", "who is let in: members, devices and tokens"),
+    ("authority", "identity/authority.json", "what certifies the daemon and its devices; show it to nobody"),
+    ("device", "identity/device.json", "who this command is to the daemon; show it to nobody"),
     ("agent token", "identity/agent.token", "the credential of agents"),
-    ("certificate", "identity/control.pem", "what this command trusts, and nothing else"),
+    ("paired", "paired", "who this device is to other daemons; show it to nobody"),
 ];
 
-pub(crate) fn run(terminal: &Terminal) -> Outcome {
+pub(crate) fn run(at: &At, terminal: &Terminal) -> Outcome {
+    at.unnamed("what is where in the state directory")?;
     let home = home()?;
     let entries: Vec<Entry> = ENTRIES
         .iter()

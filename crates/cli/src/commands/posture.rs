@@ -6,7 +6,8 @@ use palyra_types::{Posture, ToolName, visible::visible};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     failure::Failure,
     terminal::{BOLD, Terminal},
@@ -44,14 +45,13 @@ pub(crate) struct Place {
     key: String,
 }
 
-pub(crate) fn run(command: PostureCommand, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(command: PostureCommand, at: &At, terminal: &Terminal) -> Outcome {
     match command {
-        PostureCommand::List => list(terminal),
+        PostureCommand::List => list(at, terminal),
         PostureCommand::Set { tool, posture, place } => {
             let Place { layer, key } = place.checked()?;
             let setting = PostureSetting { layer, key, tool, posture };
-            let client = owner()?;
-            block_on(async { Ok(client.set_posture(&setting).await?) })?;
+            meet(at, terminal, async |daemon| Ok(daemon.set_posture(&setting).await?))?;
             if terminal.json {
                 terminal.document("posture", &setting);
             } else {
@@ -62,8 +62,7 @@ pub(crate) fn run(command: PostureCommand, terminal: &Terminal) -> Outcome {
         PostureCommand::Clear { tool, place } => {
             let Place { layer, key } = place.checked()?;
             let place = PosturePlace { layer, key, tool };
-            let client = owner()?;
-            block_on(async { Ok(client.remove_posture(&place).await?) })?;
+            meet(at, terminal, async |daemon| Ok(daemon.remove_posture(&place).await?))?;
             if terminal.json {
                 terminal.document("posture.cleared", &place);
             } else {
@@ -89,9 +88,8 @@ impl Place {
     }
 }
 
-fn list(terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    let postures = block_on(async { Ok(client.postures().await?) })?;
+fn list(at: &At, terminal: &Terminal) -> Outcome {
+    let postures = meet(at, terminal, async |daemon| Ok(daemon.postures().await?))?;
     if terminal.json {
         terminal.document("postures", &postures);
         return Ok(Exit::Ok);

@@ -2,13 +2,14 @@
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     terminal::{GOOD, Terminal},
 };
 
-pub(crate) fn run(terminal: &Terminal) -> Outcome {
-    let set = block_on(async { owner()?.reload().await.map_err(Into::into) })?;
+pub(crate) fn run(at: &At, terminal: &Terminal) -> Outcome {
+    let set = meet(at, terminal, async |daemon| Ok(daemon.reload().await?))?;
     if terminal.json {
         terminal.document("policy.set", set);
         return Ok(Exit::Ok);

@@ -13,19 +13,22 @@ use palyra_api::{
     ErrorDetail,
     call::{Call, NewCall, Output, Receipt},
 };
-use palyra_client::Which;
-use palyra_types::{ToolName, visible::visible};
+use palyra_client::{Client, Which};
+use palyra_types::{AbsolutePath, ToolName, WorkspaceName, visible::visible};
 use rustix::io::ioctl_fionread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::Connection,
     exit::Exit,
     failure::Failure,
     follow::{Answering, Follow, Followed},
-    outcome, report,
+    outcome,
+    paired::DaemonName,
+    report,
     selection::absolute,
     terminal::Terminal,
 };
@@ -50,6 +53,9 @@ pub(crate) struct RunArgs {
     /// A host that it needs to reach, such as example.org:443. Can be given again.
     #[arg(long = "host", value_name = "HOST:PORT")]
     hosts: Vec<String>,
+    /// Run it in a workspace of the daemon's, not in the working directory. A daemon on another machine knows nothing of that directory.
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<WorkspaceName>,
     /// The program and its arguments. No shell reads them.
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -67,20 +73,17 @@ struct Report {
     error: Option<Box<ErrorDetail>>,
 }
 
-pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
-    let tool = ToolName::parse("process.run").map_err(|error| unusable("the tool", &error.to_string()))?;
-    let directory = absolute(None)?;
-    let mut fields = args.arguments()?;
-    // The directory may lie in a workspace that is configured, and the program is to start here all the same.
-    fields.insert("cwd".to_owned(), json!(directory));
-    let call = NewCall { directory: Some(directory), ..NewCall::new(tool, fields) };
-    let client = owner()?;
+pub(crate) fn run(args: &RunArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let fields = args.arguments()?;
+    let connection = Connection::find(at, terminal)?;
+    let place = args.place(&connection)?;
     let answering = if args.yes { Answering::Yes } else { Answering::Person };
     let mut unread = Unread::new(args.stdin || terminal.json);
     unread.tell(terminal);
     let mut live = Live::new(terminal.json);
-    let followed = block_on(async {
-        let follow = Follow::propose(&client, &client, (&call, None), answering, terminal).await?;
+    let followed = connection.run(async |daemon| {
+        let call = place.call(fields, daemon).await?;
+        let follow = Follow::propose(daemon, daemon, (&call, None), answering, terminal).await?;
         follow.finish(&mut |which, offset, bytes| live.piece(which, offset, bytes)).await
     });
     // Whoever writes into a pipe may have been slower than this.
@@ -101,6 +104,15 @@ pub(crate) fn run(args: &RunArgs, terminal: &Terminal) -> Outcome {
 }
 
 impl RunArgs {
+    /// Where the program is to run.
+    fn place(&self, connection: &Connection) -> Result<Place, Failure> {
+        match (&self.workspace, connection.place()) {
+            (Some(name), _) => Ok(Place::Workspace(name.clone())),
+            (None, Ok(_)) => absolute(None).map(Place::Here),
+            (None, Err(daemon)) => Ok(Place::OnlyWorkspace { daemon: daemon.clone() }),
+        }
+    }
+
     fn arguments(&self) -> Result<Map<String, Value>, Failure> {
         let mut variables = BTreeMap::new();
         for variable in &self.variables {
@@ -125,6 +137,55 @@ impl RunArgs {
         }
         fields.insert("tier".to_owned(), json!(self.tier));
         Ok(fields)
+    }
+}
+
+/// Where a program runs.
+enum Place {
+    /// In the working directory.
+    Here(AbsolutePath),
+    /// In a workspace that was named.
+    Workspace(WorkspaceName),
+    /// In the one workspace that a daemon on another machine has.
+    OnlyWorkspace { daemon: DaemonName },
+}
+
+impl Place {
+    /// The call that runs a program there.
+    async fn call(&self, mut fields: Map<String, Value>, daemon: &Client) -> Result<NewCall, Failure> {
+        let tool = ToolName::parse("process.run").map_err(|error| unusable("the tool", &error.to_string()))?;
+        let (directory, workspace) = match self {
+            Self::Here(directory) => {
+                // The directory may lie in a workspace that is configured, and the program is to start here all the same.
+                fields.insert("cwd".to_owned(), json!(directory));
+                (Some(directory.clone()), None)
+            }
+            Self::Workspace(name) => (None, Some(name.clone())),
+            Self::OnlyWorkspace { daemon: name } => (None, Some(only_workspace(name, daemon).await?)),
+        };
+        Ok(NewCall { directory, workspace, ..NewCall::new(tool, fields) })
+    }
+}
+
+async fn only_workspace(name: &DaemonName, daemon: &Client) -> Result<WorkspaceName, Failure> {
+    let mut names: Vec<WorkspaceName> = daemon.workspaces().await?.workspaces.into_iter().map(|one| one.name).collect();
+    match names.len() {
+        1 => names.pop().ok_or_else(|| unusable("the workspace", "it is gone")),
+        count => {
+            let what = "it is not said in which workspace to run";
+            let listed: Vec<&str> = names.iter().map(WorkspaceName::as_str).collect();
+            let cause = match count {
+                0 => format!("this directory is not on the machine of `{name}`, which has no workspace"),
+                _ => format!("this directory is not on the machine of `{name}`, which has {}", listed.join(", ")),
+            };
+            Err(Failure::new(
+                Exit::Usage,
+                "no_workspace",
+                what,
+                cause,
+                "name a workspace of that daemon: --workspace NAME",
+            ))
+        }
     }
 }
 

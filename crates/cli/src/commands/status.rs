@@ -1,7 +1,7 @@
-//! `palyra status`: whether the daemon of this state directory is running.
+//! `palyra status`: whether the daemon is running.
 //!
-//! Guarantees: `ok` is said about a daemon that showed the certificate of this state directory and takes its owner's credential, or about an
-//! address that was named, for which nothing more is claimed. Whoever else answers is told apart.
+//! Guarantees: `ok` is said about a daemon that showed a certificate of the authority that this device knows and lets this device in, or
+//! about an address that was named, for which nothing more is claimed. Whoever else answers is told apart.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use palyra_daemon::{Config, environment};
 
 use crate::{
     Outcome,
+    at::At,
     connection::{Connection, block_on, home},
     exit::Exit,
     failure::Failure,
@@ -25,21 +26,22 @@ pub(crate) struct StatusArgs {
     url: Option<String>,
 }
 
-pub(crate) fn run(args: &StatusArgs, terminal: &Terminal) -> Outcome {
-    let (health, endpoint) = match &args.url {
+pub(crate) fn run(args: &StatusArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let (health, place) = match &args.url {
         Some(url) => {
-            let told = named(url)?;
+            at.unnamed("asking whoever listens at an address")?;
+            let (health, endpoint) = named(url)?;
             if !terminal.json {
                 terminal.talk("whose daemon that is was not looked at; `palyra status` without an address does that");
             }
-            told
+            (health, endpoint.to_string())
         }
-        None => own()?,
+        None => own(at, terminal)?,
     };
     if terminal.json {
         terminal.document("status", &health);
     } else {
-        terminal.out(format!("{} {} at {endpoint}", shown(&health.status), shown(&health.version)));
+        terminal.out(format!("{} {} at {place}", shown(&health.status), shown(&health.version)));
     }
     Ok(Exit::Ok)
 }
@@ -61,9 +63,9 @@ fn named(url: &str) -> Result<(Health, Endpoint), Failure> {
     Ok((health, endpoint))
 }
 
-/// The daemon of this state directory.
-fn own() -> Result<(Health, Endpoint), Failure> {
-    let connection = match Connection::find() {
+/// The daemon that this device knows, and where it is.
+fn own(at: &At, terminal: &Terminal) -> Result<(Health, String), Failure> {
+    let connection = match Connection::find(at, terminal) {
         Ok(connection) => connection,
         // Nothing was ever made here.
         Err(failure) if failure.exit == Exit::Unreachable || failure.code == "no_home" => {
@@ -73,22 +75,34 @@ fn own() -> Result<(Health, Endpoint), Failure> {
         // What is here and cannot be used says where its daemon would be, so nobody else is asked.
         Err(failure) => return Err(failure),
     };
-    let (owner, local) = (connection.owner()?, connection.local()?);
-    let health = block_on(async {
-        // SECURITY: anybody can answer that they are well; this asks over TLS that trusts one certificate, and with the credential.
-        owner.identity().await?;
-        Ok(owner.health().await?)
+    let health = connection.run(async |daemon| {
+        // SECURITY: anybody can answer that they are well; this asks over TLS that trusts one authority, as this device.
+        daemon.identity().await?;
+        Ok(daemon.health().await?)
     });
-    match health {
-        Ok(health) => Ok((health, local)),
-        Err(failure) => {
-            let what = "the daemon of this state directory does not answer".to_owned();
-            match failure.code.as_ref() {
-                "unreachable" => Err(beside(Failure { what, help: NOT_STARTED.to_owned(), ..failure }, Some(local))),
-                "stranger" => Err(beside(Failure { what, ..failure }, Some(local))),
-                _ => Err(failure),
+    match connection.place() {
+        Ok(_) => of_this_directory(health, connection.local()?),
+        Err(name) => match health {
+            Ok(health) => Ok((health, format!("https://{} ({name})", connection.identity().address))),
+            Err(failure) if matches!(failure.code.as_ref(), "unreachable" | "stranger") => {
+                Err(Failure { what: format!("the daemon `{name}` does not answer"), ..failure })
             }
-        }
+            Err(failure) => Err(failure),
+        },
+    }
+}
+
+/// The daemon of this state directory, or who answers in its place.
+fn of_this_directory(health: Result<Health, Failure>, local: Endpoint) -> Result<(Health, String), Failure> {
+    let failure = match health {
+        Ok(health) => return Ok((health, local.to_string())),
+        Err(failure) => failure,
+    };
+    let what = "the daemon of this state directory does not answer".to_owned();
+    match failure.code.as_ref() {
+        "unreachable" => Err(beside(Failure { what, help: NOT_STARTED.to_owned(), ..failure }, Some(local))),
+        "stranger" => Err(beside(Failure { what, ..failure }, Some(local))),
+        _ => Err(failure),
     }
 }
 

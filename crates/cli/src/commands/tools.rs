@@ -4,14 +4,14 @@ use palyra_types::visible::{visible, visible_block};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     terminal::{BOLD, DIM, Terminal},
 };
 
-pub(crate) fn tools(terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    let tools = block_on(async { Ok(client.tools().await?) })?;
+pub(crate) fn tools(at: &At, terminal: &Terminal) -> Outcome {
+    let tools = meet(at, terminal, async |daemon| Ok(daemon.tools().await?))?;
     if terminal.json {
         terminal.document("tools", &tools);
         return Ok(Exit::Ok);
@@ -29,9 +29,8 @@ pub(crate) fn tools(terminal: &Terminal) -> Outcome {
     Ok(Exit::Ok)
 }
 
-pub(crate) fn workspaces(terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    let workspaces = block_on(async { Ok(client.workspaces().await?) })?;
+pub(crate) fn workspaces(at: &At, terminal: &Terminal) -> Outcome {
+    let workspaces = meet(at, terminal, async |daemon| Ok(daemon.workspaces().await?))?;
     if terminal.json {
         terminal.document("workspaces", &workspaces);
         return Ok(Exit::Ok);

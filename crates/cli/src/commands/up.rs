@@ -3,15 +3,20 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::Args;
-use palyra_daemon::{Daemon, Installation, ServeError, World, environment, ports_are_free, serve_with};
+use palyra_daemon::{
+    Daemon, Installation, ServeError, World, app::App, environment, installation::Files, ports_are_free, serve_with,
+};
+use palyra_identity::{DeviceIdentity, request_for};
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy};
 use serde::Serialize;
 
 use crate::{
     Outcome,
+    at::At,
     exit::Exit,
     failure::Failure,
     selection::absolute,
@@ -27,7 +32,8 @@ pub(crate) struct UpArgs {
 }
 
 /// Starts the daemon and serves until it is told to stop.
-pub(crate) fn up(args: &UpArgs, terminal: &Terminal) -> Outcome {
+pub(crate) fn up(args: &UpArgs, at: &At, terminal: &Terminal) -> Outcome {
+    at.unnamed("starting a daemon")?;
     let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
     // Not even a workspace is made for a daemon that cannot start.
     ports_are_free(&home).map_err(|error| refused(&error))?;
@@ -39,7 +45,8 @@ pub(crate) fn up(args: &UpArgs, terminal: &Terminal) -> Outcome {
 }
 
 /// Makes the state directory.
-pub(crate) fn init(args: &UpArgs, terminal: &Terminal) -> Outcome {
+pub(crate) fn init(args: &UpArgs, at: &At, terminal: &Terminal) -> Outcome {
+    at.unnamed("making a state directory")?;
     #[derive(Serialize)]
     struct Made<'a> {
         state: &'a Path,
@@ -47,7 +54,12 @@ pub(crate) fn init(args: &UpArgs, terminal: &Terminal) -> Outcome {
     }
     let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
     let workspace = workspace(args)?;
-    let made = Installation::make(&home, workspace.as_ref(), environment(), (&SystemClock::new(), &SystemEntropy));
+    let made = Installation::make(
+        &home,
+        workspace.as_ref(),
+        environment(),
+        (Arc::new(SystemClock::new()), Arc::new(SystemEntropy)),
+    );
     let made = made.map_err(|error| refused(&error.into()))?;
     let workspaces = made.config().workspace.iter().map(|one| one.path.as_str()).collect();
     if terminal.json {
@@ -65,7 +77,7 @@ pub(crate) fn init(args: &UpArgs, terminal: &Terminal) -> Outcome {
 /// What a person needs to know once it serves.
 fn welcome(daemon: &Daemon, terminal: &Terminal) {
     let app = daemon.app();
-    let link = app.console.link().map(|link| format!("http://{}/#code={}", app.local, *link.secret));
+    let link = link(app);
     let config = app.gate.config();
     if terminal.json {
         #[derive(Serialize)]
@@ -84,7 +96,7 @@ fn welcome(daemon: &Daemon, terminal: &Terminal) {
         Ok(link) => {
             line("console", format!("{link}  (works once, for five minutes; `{} open` makes another)", own_name()))
         }
-        Err(error) => line("console", error.to_string()),
+        Err(error) => line("console", error),
     }
     let palyra = own_name();
     line("terminal", format!("{palyra} approvals watch  (in another terminal; `{palyra} demo` shows it at work)"));
@@ -100,6 +112,14 @@ fn welcome(daemon: &Daemon, terminal: &Terminal) {
             app.home.config().display()
         ));
     }
+}
+
+/// A link that opens the console once, for this machine's own device.
+fn link(app: &App) -> Result<String, String> {
+    let device = DeviceIdentity::read(&Files::of(&app.home).device).map_err(|error| error.to_string())?;
+    let key = request_for(&device.key).map_err(|error| error.to_string())?.key();
+    let link = app.console.link(key).map_err(|error| error.to_string())?;
+    Ok(format!("http://{}/#code={}", app.local, *link.secret))
 }
 
 /// What to type for this program: its name if that finds it, else its path.

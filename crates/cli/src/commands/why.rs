@@ -10,7 +10,8 @@ use palyra_types::{id::CallId, visible::visible};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     failure::Failure,
     outcome, report,
@@ -24,10 +25,9 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Explains the call that was refused last.
-pub(crate) fn why(terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    block_on(async {
-        let refused = list(&client, CallSelection::Refused, 1).await?;
+pub(crate) fn why(at: &At, terminal: &Terminal) -> Outcome {
+    meet(at, terminal, async |daemon| {
+        let refused = list(daemon, CallSelection::Refused, 1).await?;
         let Some(call) = refused.first() else {
             if terminal.json {
                 terminal.document("why", serde_json::Value::Null);
@@ -38,7 +38,7 @@ pub(crate) fn why(terminal: &Terminal) -> Outcome {
         };
         let by_policy = call.refusal.as_ref().is_some_and(|refusal| refusal.code == "denied_by_policy");
         if by_policy {
-            let explanation = client.explanation(call.id).await?;
+            let explanation = daemon.explanation(call.id).await?;
             show(&explanation, terminal);
         } else if terminal.json {
             terminal.document("call", call);
@@ -50,11 +50,10 @@ pub(crate) fn why(terminal: &Terminal) -> Outcome {
 }
 
 /// Explains one call.
-pub(crate) fn explain(args: &ExplainArgs, terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    block_on(async {
-        let id = find(&client, &args.call).await?;
-        let explanation = client.explanation(id).await?;
+pub(crate) fn explain(args: &ExplainArgs, at: &At, terminal: &Terminal) -> Outcome {
+    meet(at, terminal, async |daemon| {
+        let id = find(daemon, &args.call).await?;
+        let explanation = daemon.explanation(id).await?;
         show(&explanation, terminal);
         Ok(Exit::Ok)
     })

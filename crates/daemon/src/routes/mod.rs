@@ -3,17 +3,22 @@
 //! A route cannot be served without being described: both come from the same line, and the description is `/openapi.json`.
 
 mod approvals;
+mod authority;
 mod calls;
 mod console;
+mod devices;
 mod events;
+mod flags;
 mod grants;
 mod health;
 mod identity;
 mod journal;
+mod members;
 mod page;
 mod policy;
 mod postures;
 mod runs;
+mod tokens;
 mod tools;
 mod workspaces;
 
@@ -31,7 +36,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{app::App, edge, failure::Failure, reply::Reply};
+use crate::{app::App, authorise, edge, failure::Failure, reply::Reply};
 
 /// Everything that is served.
 pub fn router(app: Arc<App>) -> Router {
@@ -39,6 +44,8 @@ pub fn router(app: Arc<App>) -> Router {
     let description = Arc::new(description);
     router
         .route("/openapi.json", get(move || std::future::ready(Reply(Arc::clone(&description)))))
+        // Everything above has a row in the table of rules, or answers nobody. What follows is the same for everybody.
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), authorise::pass))
         .merge(page::router())
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_that_way)
@@ -84,6 +91,25 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(journal::verify))
         .routes(routes!(journal::export))
         .routes(routes!(events::all))
+        .routes(routes!(devices::list))
+        .routes(routes!(devices::revoke))
+        .routes(routes!(devices::pair))
+        .routes(routes!(devices::pairing, devices::end_pairing))
+        .routes(routes!(devices::confirm))
+        .routes(routes!(devices::renew))
+        .routes(routes!(authority::show))
+        .routes(routes!(authority::rotate))
+        .routes(routes!(tokens::list, tokens::mint))
+        .routes(routes!(tokens::scopes))
+        .routes(routes!(tokens::rotate))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(members::list))
+        .routes(routes!(members::change, members::remove))
+        .routes(routes!(members::invite))
+        .routes(routes!(members::uninvite))
+        .routes(routes!(members::roles))
+        .routes(routes!(flags::list))
+        .routes(routes!(flags::set))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()
@@ -101,8 +127,14 @@ struct Bearer;
 
 impl Modify for Bearer {
     fn modify(&self, description: &mut openapi::OpenApi) {
-        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        description.components.get_or_insert_default().add_security_scheme("bearer", scheme);
+        let components = description.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+        let certificate = SecurityScheme::MutualTls {
+            description: Some("The certificate of a paired device, on the control listener.".to_owned()),
+            extensions: None,
+            deprecated: None,
+        };
+        components.add_security_scheme("certificate", certificate);
     }
 }
 
@@ -112,5 +144,5 @@ async fn nothing_there(uri: Uri) -> Response {
 }
 
 async fn not_that_way() -> Failure {
-    Failure::new("method_not_allowed", "this is not asked for in that way", "`/openapi.json` lists the methods")
+    authorise::not_that_way()
 }

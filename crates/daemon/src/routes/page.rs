@@ -1,4 +1,4 @@
-//! The inbox page and what belongs to it. The same for everybody: whatever it shows, it fetches with the session of whoever looks at it.
+//! The console's page and what belongs to it. The same for everybody: whatever it shows, it fetches with the session of whoever looks at it.
 
 use std::sync::Arc;
 
@@ -36,8 +36,16 @@ macro_rules! files {
 const FILES: &[File] = files! {
     "/" = "text/html; charset=utf-8", "index.html";
     "/inbox.css" = "text/css; charset=utf-8", "inbox.css";
+    "/console.js" = SCRIPT, "console.js";
+    "/page.js" = SCRIPT, "page.js";
     "/inbox.js" = SCRIPT, "inbox.js";
     "/card.js" = SCRIPT, "card.js";
+    "/devices.js" = SCRIPT, "devices.js";
+    "/device.js" = SCRIPT, "device.js";
+    "/pairing.js" = SCRIPT, "pairing.js";
+    "/form.js" = SCRIPT, "form.js";
+    "/qr.js" = SCRIPT, "qr.js";
+    "/element.js" = SCRIPT, "element.js";
     "/daemon.js" = SCRIPT, "daemon.js";
     "/visible.js" = SCRIPT, "visible.js";
 };

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Opens a run: a task with a budget.
-#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("bearer" = [])), request_body = NewRun,
+#[utoipa::path(post, path = "/api/v1/runs", tag = "runs", security(("bearer" = []), ("certificate" = [])), request_body = NewRun,
     responses((status = 201, body = Run), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn open(
     State(app): State<Arc<App>>,
@@ -46,7 +46,7 @@ pub(super) async fn open(
 }
 
 /// A run, and what it has used.
-#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("bearer" = [])),
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
     responses((status = 200, body = Run), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn show(
@@ -58,7 +58,7 @@ pub(super) async fn show(
 }
 
 /// The events of a run, with the live output of its calls.
-#[utoipa::path(get, path = "/api/v1/runs/{id}/stream", tag = "runs", security(("bearer" = [])),
+#[utoipa::path(get, path = "/api/v1/runs/{id}/stream", tag = "runs", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path), EventQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "Begin behind this record")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "4XX", body = ErrorBody)))]

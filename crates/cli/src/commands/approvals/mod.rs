@@ -14,7 +14,8 @@ use palyra_types::id::ApprovalId;
 use self::pages::Pages;
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::{block_on, meet},
     exit::Exit,
     failure::Failure,
     question,
@@ -40,20 +41,17 @@ pub(crate) enum ApprovalsCommand {
     Pin,
 }
 
-pub(crate) fn run(command: ApprovalsCommand, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(command: ApprovalsCommand, at: &At, terminal: &Terminal) -> Outcome {
     if matches!(command, ApprovalsCommand::Pin) {
-        return block_on(pin::run(terminal));
+        return block_on(pin::run(at, terminal));
     }
-    let client = owner()?;
-    block_on(async {
-        match command {
-            ApprovalsCommand::List => list::run(&client, terminal).await,
-            ApprovalsCommand::Show { id } => show(&client, &id, terminal).await,
-            ApprovalsCommand::Approve(args) => answer::approve(&client, &args, terminal).await,
-            ApprovalsCommand::Deny(args) => answer::deny(&client, &args, terminal).await,
-            ApprovalsCommand::Watch => watch::run(&client, terminal).await,
-            ApprovalsCommand::Pin => pin::run(terminal).await,
-        }
+    meet(at, terminal, async |daemon| match command {
+        ApprovalsCommand::List => list::run(daemon, terminal).await,
+        ApprovalsCommand::Show { id } => show(daemon, &id, terminal).await,
+        ApprovalsCommand::Approve(args) => answer::approve(daemon, &args, terminal).await,
+        ApprovalsCommand::Deny(args) => answer::deny(daemon, &args, terminal).await,
+        ApprovalsCommand::Watch => watch::run(daemon, at, terminal).await,
+        ApprovalsCommand::Pin => pin::run(at, terminal).await,
     })
 }
 

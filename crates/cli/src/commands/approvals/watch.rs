@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::pages::Pages;
 use crate::{
     Outcome,
+    at::At,
     exit::Exit,
     failure::Failure,
     keyboard::Keyboard,
@@ -29,13 +30,13 @@ use crate::{
     terminal::{DIM, Terminal},
 };
 
-pub(super) async fn run(client: &Client, terminal: &Terminal) -> Outcome {
+pub(super) async fn run(client: &Client, at: &At, terminal: &Terminal) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
     let mut pages = Pages::new(client);
     let mut watch = Watch {
-        daemon: Lifeline::new(client.clone(), terminal),
+        daemon: Lifeline::new(client.clone(), at, terminal),
         terminal,
         keyboard: if terminal.json { None } else { Keyboard::open() },
         waiting: VecDeque::new(),

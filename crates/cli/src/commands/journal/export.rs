@@ -10,13 +10,7 @@ use std::{
 use clap::Args;
 use palyra_api::journal::ExportQuery;
 
-use crate::{
-    Outcome,
-    connection::{block_on, owner},
-    exit::Exit,
-    failure::Failure,
-    terminal::Terminal,
-};
+use crate::{Outcome, at::At, connection::Connection, exit::Exit, failure::Failure, terminal::Terminal};
 
 #[derive(Args)]
 pub(crate) struct ExportArgs {
@@ -31,15 +25,15 @@ pub(crate) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &ExportArgs, terminal: &Terminal) -> Outcome {
-    let client = owner()?;
+pub(super) fn run(args: &ExportArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let connection = Connection::find(at, terminal)?;
     let query = ExportQuery { first: args.first, last: args.last };
     let Some(path) = &args.output else {
-        block_on(async { Ok(client.export(&query, &mut io::stdout().lock()).await?) })?;
+        connection.run(async |daemon| Ok(daemon.export(&query, &mut io::stdout().lock()).await?))?;
         return Ok(Exit::Ok);
     };
     let mut file = new_file(path)?;
-    let count = block_on(async { Ok(client.export(&query, &mut file).await?) });
+    let count = connection.run(async |daemon| Ok(daemon.export(&query, &mut file).await?));
     if count.is_err() {
         // Half a bundle is none.
         let _ = std::fs::remove_file(path);

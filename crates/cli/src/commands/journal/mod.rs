@@ -8,7 +8,7 @@ mod verify;
 
 use clap::Subcommand;
 
-use crate::{Outcome, terminal::Terminal};
+use crate::{Outcome, at::At, terminal::Terminal};
 
 #[derive(Subcommand)]
 pub(crate) enum JournalCommand {
@@ -24,12 +24,12 @@ pub(crate) enum JournalCommand {
     Prove(prove::ProveArgs),
 }
 
-pub(crate) fn run(command: JournalCommand, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(command: JournalCommand, at: &At, terminal: &Terminal) -> Outcome {
     match command {
-        JournalCommand::Tail(args) => tail::run(&args, terminal),
-        JournalCommand::Show(args) => show::run(&args, terminal),
-        JournalCommand::Verify(args) => verify::run(&args, terminal),
-        JournalCommand::Export(args) => export::run(&args, terminal),
-        JournalCommand::Prove(args) => prove::run(&args, terminal),
+        JournalCommand::Tail(args) => tail::run(&args, at, terminal),
+        JournalCommand::Show(args) => show::run(&args, at, terminal),
+        JournalCommand::Verify(args) => verify::run(&args, at, terminal),
+        JournalCommand::Export(args) => export::run(&args, at, terminal),
+        JournalCommand::Prove(args) => prove::run(&args, at, terminal),
     }
 }

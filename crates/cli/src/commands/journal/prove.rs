@@ -10,7 +10,8 @@ use palyra_types::Sha256Digest;
 use super::{export::write_new, verify};
 use crate::{
     Outcome,
-    connection::{Connection, block_on},
+    at::At,
+    connection::Connection,
     exit::Exit,
     failure::Failure,
     terminal::{GOOD, Terminal},
@@ -28,15 +29,14 @@ pub(crate) struct ProveArgs {
     output: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &ProveArgs, terminal: &Terminal) -> Outcome {
-    let connection = Connection::find()?;
-    let client = connection.owner()?;
+pub(super) fn run(args: &ProveArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let connection = Connection::find(at, terminal)?;
     let key = match &args.key {
         Some(text) => Some(verify::key(text)?),
-        // Whoever can read the state directory need not take the daemon's word for it.
-        None => VerifyKey::load(&connection.journal()).ok(),
+        // Whoever can read the daemon's state directory need not take its word for it.
+        None => connection.place().ok().and_then(|contact| VerifyKey::load(&contact.journal()).ok()),
     };
-    let proof = block_on(async { Ok(client.proof(args.seq).await?) })?;
+    let proof = connection.run(async |daemon| Ok(daemon.proof(args.seq).await?))?;
     let size = check(&proof, args.seq, key.as_ref()).map_err(|cause| {
         let help = "run `palyra journal verify`; if that fails, too, the journal was changed";
         Failure::new(Exit::Unverified, "unproven", "the proof proves nothing", cause, help)

@@ -5,8 +5,9 @@ use palyra_types::visible::{visible, visible_block};
 
 use crate::{
     Outcome,
+    at::At,
     commands::why,
-    connection::{block_on, owner},
+    connection::meet,
     exit::Exit,
     outcome,
     terminal::{BOLD, Terminal},
@@ -19,12 +20,11 @@ pub(crate) struct ShowArgs {
     what: String,
 }
 
-pub(super) fn run(args: &ShowArgs, terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    block_on(async {
+pub(super) fn run(args: &ShowArgs, at: &At, terminal: &Terminal) -> Outcome {
+    meet(at, terminal, async |daemon| {
         // An id has 26 characters; no record has a number that long.
         if let Ok(seq) = args.what.parse::<u64>() {
-            let record = client.record(seq).await?;
+            let record = daemon.record(seq).await?;
             if terminal.json {
                 terminal.document("journal.record", &record);
                 return Ok(Exit::Ok);
@@ -49,7 +49,7 @@ pub(super) fn run(args: &ShowArgs, terminal: &Terminal) -> Outcome {
             }
             return Ok(Exit::Ok);
         }
-        let call = client.call(why::find(&client, &args.what).await?).await?;
+        let call = daemon.call(why::find(daemon, &args.what).await?).await?;
         if terminal.json {
             terminal.document("call", &call);
         } else {

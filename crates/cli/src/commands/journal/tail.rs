@@ -5,14 +5,14 @@ use palyra_api::{
     Event,
     journal::{Record, RecordQuery},
 };
-use palyra_client::Client;
 use palyra_types::{Timestamp, visible::visible};
 use serde_json::{Map, Value};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     failure::Failure,
     lifeline::Lifeline,
@@ -29,10 +29,9 @@ pub(crate) struct TailArgs {
     follow: bool,
 }
 
-pub(super) fn run(args: &TailArgs, terminal: &Terminal) -> Outcome {
-    let client = owner()?;
-    block_on(async {
-        let records = client.records(&RecordQuery { from: None, limit: Some(args.count) }).await?;
+pub(super) fn run(args: &TailArgs, at: &At, terminal: &Terminal) -> Outcome {
+    meet(at, terminal, async |daemon| {
+        let records = daemon.records(&RecordQuery { from: None, limit: Some(args.count) }).await?;
         if terminal.json && !args.follow {
             terminal.document("journal.records", &records);
             return Ok(Exit::Ok);
@@ -44,15 +43,17 @@ pub(super) fn run(args: &TailArgs, terminal: &Terminal) -> Outcome {
                 show(record, terminal);
             }
         }
-        if args.follow { follow(client, records.size.checked_sub(1), terminal).await } else { Ok(Exit::Ok) }
+        if !args.follow {
+            return Ok(Exit::Ok);
+        }
+        follow(Lifeline::new(daemon.clone(), at, terminal), records.size.checked_sub(1), terminal).await
     })
 }
 
-async fn follow(client: Client, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
+async fn follow(mut daemon: Lifeline<'_>, mut last: Option<u64>, terminal: &Terminal) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::new(Exit::Failure, "signals", "the program cannot start", error.to_string(), "try again")
     })?;
-    let mut daemon = Lifeline::new(client, terminal);
     loop {
         match events(&mut daemon, &mut last, &mut interrupt, terminal).await {
             Ok(()) => return Ok(Exit::Ok),
@@ -96,13 +97,13 @@ fn show(record: &Record, terminal: &Terminal) {
     let header: Value = serde_json::from_str(&record.record).unwrap_or_default();
     let subject = |key: &str| header.get(key).and_then(Value::as_str);
     let about = subject("call").map(|id| format!("call {id}")).or_else(|| subject("run").map(|id| format!("run {id}")));
-    let body = record.body.as_ref().map_or_else(|| "(erased)".to_owned(), gist);
+    let body = record.body.as_ref().map_or_else(|| "(erased)".to_owned(), |body| gist(&record.kind, body));
     line(record.seq, record.time, &record.kind, (about.as_deref(), &body), terminal);
 }
 
 fn happened(event: &Event, terminal: &Terminal) {
     let about = event.call_id.map(|id| format!("call {id}")).or_else(|| event.run_id.map(|id| format!("run {id}")));
-    let body = if event.data.is_null() { "(erased)".to_owned() } else { gist(&event.data) };
+    let body = if event.data.is_null() { "(erased)".to_owned() } else { gist(&event.kind, &event.data) };
     line(event.seq.unwrap_or_default(), event.time, &event.kind, (about.as_deref(), &body), terminal);
 }
 
@@ -116,7 +117,10 @@ fn line(seq: u64, time: Timestamp, kind: &str, (about, gist): (Option<&str>, &st
 }
 
 /// A few words of what a record says; `palyra journal show` shows all of it.
-fn gist(body: &Value) -> String {
+fn gist(kind: &str, body: &Value) -> String {
+    if kind.split_once('.').is_some_and(|(noun, _)| ABOUT_ACCESS.contains(&noun)) {
+        return access(body);
+    }
     if let Some(connection) = connection(body) {
         return connection;
     }
@@ -138,6 +142,13 @@ fn gist(body: &Value) -> String {
         Some(args) if !args.is_empty() => format!("{gist}: {}", shortened(&proposed(args))),
         _ => gist,
     }
+}
+
+/// What changed about who is let in, or was tried.
+fn access(body: &Value) -> String {
+    let words = ["by", "id", "name", "user", "for", "role", "feature", "to", "step", "from", "why"];
+    let word = |key: &&str| Some(format!("{key} {}", visible(body.get(key)?.as_str()?)));
+    words.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// What became of a connection.
@@ -179,6 +190,9 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// The first words of records about who is let in.
+const ABOUT_ACCESS: &[&str] = &["access", "authority", "console", "device", "feature", "member", "pairing", "token"];
+
 /// How many characters of what was proposed are shown.
 const MOST_SHOWN: usize = 80;
 
@@ -190,8 +204,9 @@ mod tests {
 
     #[test]
     fn a_proposal_says_what_was_proposed_in_one_short_and_visible_line() {
-        let run =
-            |command: Value| gist(&json!({ "tool": "process.run", "args": { "command": command, "cwd": "src" } }));
+        let run = |command: Value| {
+            gist("tool.proposed", &json!({ "tool": "process.run", "args": { "command": command, "cwd": "src" } }))
+        };
         assert_eq!(run(json!(["git", "log", "-1"])), "tool process.run: git log -1");
         assert_ne!(run(json!(["cat", "a x\" \"b y"])), run(json!(["cat", "a x", "b y"])));
         assert_eq!(
@@ -200,9 +215,22 @@ mod tests {
         );
         assert_eq!(run(json!(["echo", "x".repeat(100)])), format!("tool process.run: echo {}…", "x".repeat(75)));
         let write = json!({ "tool": "fs.write", "args": { "content": "a b", "path": "notes" } });
-        assert_eq!(gist(&write), "tool fs.write: path=notes content=\"a b\"");
-        assert_eq!(gist(&json!({ "tool": "fs.list", "args": { "depth": 1 } })), "tool fs.list: depth=1");
-        assert_eq!(gist(&json!({ "tool": "fs.list", "args": {} })), "tool fs.list");
-        assert_eq!(gist(&json!({ "refused": "no_sandbox", "reason": "none" })), "refused no_sandbox");
+        assert_eq!(gist("tool.proposed", &write), "tool fs.write: path=notes content=\"a b\"");
+        assert_eq!(
+            gist("tool.proposed", &json!({ "tool": "fs.list", "args": { "depth": 1 } })),
+            "tool fs.list: depth=1"
+        );
+        assert_eq!(gist("tool.proposed", &json!({ "tool": "fs.list", "args": {} })), "tool fs.list");
+        assert_eq!(gist("tool.attested", &json!({ "refused": "no_sandbox", "reason": "none" })), "refused no_sandbox");
+    }
+
+    #[test]
+    fn a_change_of_who_is_let_in_says_who_made_it_and_what_it_is_about() {
+        let minted =
+            json!({ "by": "user:ada", "id": "tok-1", "name": "ci\u{202e}", "role": null, "scopes": ["calls.read"] });
+        assert_eq!(gist("token.minted", &minted), "by user:ada, id tok-1, name ci<U+202E>");
+        let failed =
+            json!({ "from": "192.0.2.7:50000", "pairing": null, "why": "its time was over", "guesses_left": 2 });
+        assert_eq!(gist("pairing.failed", &failed), "from 192.0.2.7:50000, why its time was over");
     }
 }

@@ -12,6 +12,7 @@ use palyra_journal::{Failure as Bad, Fault, Trust, VerifyKey, verify, verify_bun
 
 use crate::{
     Outcome,
+    at::At,
     connection::home,
     exit::Exit,
     failure::Failure,
@@ -34,14 +35,17 @@ pub(crate) struct VerifyArgs {
     bundle: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &VerifyArgs, terminal: &Terminal) -> Outcome {
+pub(super) fn run(args: &VerifyArgs, at: &At, terminal: &Terminal) -> Outcome {
     let trust = args.trust()?;
     let (outcome, what) = match &args.bundle {
         Some(path) => (bundle(path, &trust)?, path.clone()),
         None => {
             let directory = match &args.directory {
                 Some(directory) => directory.clone(),
-                None => home()?.journal(),
+                None => {
+                    at.unnamed("verifying the journal's own files")?;
+                    home()?.journal()
+                }
             };
             (journal(&directory, &trust), directory)
         }

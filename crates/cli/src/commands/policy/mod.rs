@@ -10,7 +10,7 @@ mod test;
 
 use clap::Subcommand;
 
-use crate::{Outcome, terminal::Terminal};
+use crate::{Outcome, at::At, terminal::Terminal};
 
 #[derive(Subcommand)]
 pub(crate) enum PolicyCommand {
@@ -30,14 +30,14 @@ pub(crate) enum PolicyCommand {
     Fmt(fmt::FmtArgs),
 }
 
-pub(crate) fn run(command: PolicyCommand, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(command: PolicyCommand, at: &At, terminal: &Terminal) -> Outcome {
     match command {
         PolicyCommand::Check(args) => check::run(&args, terminal),
         PolicyCommand::Test(args) => test::run(&args, terminal),
         PolicyCommand::Explain(args) => explain::run(&args, terminal),
         PolicyCommand::Simulate(args) => simulate::run(&args, terminal),
         PolicyCommand::Diff(args) => diff::run(&args, terminal),
-        PolicyCommand::Replay(args) => replay::run(&args, terminal),
+        PolicyCommand::Replay(args) => replay::run(&args, at, terminal),
         PolicyCommand::Fmt(args) => fmt::run(&args, terminal),
     }
 }

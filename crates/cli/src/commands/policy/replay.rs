@@ -9,7 +9,8 @@ use palyra_types::visible::visible;
 
 use crate::{
     Outcome,
-    connection::{block_on, owner},
+    at::At,
+    connection::meet,
     exit::Exit,
     terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown},
 };
@@ -33,16 +34,15 @@ pub(crate) struct ReplayArgs {
     exit_code: bool,
 }
 
-pub(crate) fn run(args: &ReplayArgs, terminal: &Terminal) -> Outcome {
+pub(crate) fn run(args: &ReplayArgs, at: &At, terminal: &Terminal) -> Outcome {
     let mut files = Vec::new();
     for path in &args.paths {
         for file in read_policies(path)? {
             files.push(PolicyFile { name: file.name().to_owned(), text: file.text().to_owned() });
         }
     }
-    let client = owner()?;
     let candidate = Replay { files, instead: args.instead, preset: args.preset.clone(), last: args.last };
-    let report = block_on(async { Ok(client.replay(&candidate).await?) })?;
+    let report = meet(at, terminal, async |daemon| Ok(daemon.replay(&candidate).await?))?;
     if terminal.json {
         terminal.document("policy.replay", &report);
     } else {

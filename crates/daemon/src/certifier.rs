@@ -1,0 +1,180 @@
+//! The authority at work: certifies the daemon and its devices, and is replaced step by step while everything goes on.
+//!
+//! Guarantees: what is on disk is what is in force, or the step is refused; a new connection is met with the certificate and the trust that
+//! are in force when it comes; the daemon's own certificate lives in memory only, and is made anew before it runs out.
+
+use std::{path::PathBuf, sync::Arc};
+
+use arc_swap::ArcSwap;
+use axum::http::HeaderValue;
+use palyra_identity::{
+    Authority, AuthorityError, CertificateError, DeviceCertificate, DeviceKeyRequest, Peer, ServerCertificate,
+    TlsError, issue_device, issue_server, pairing_server_config,
+    private_file::{self, PrivateFileError},
+    server_config,
+};
+use palyra_types::{Clock, DeviceId, Entropy};
+use rustls::ServerConfig;
+use tokio::sync::{Mutex, watch};
+
+/// The authority at work.
+pub struct Certifier {
+    files: AuthorityFiles,
+    names: Vec<String>,
+    certified: ArcSwap<Certified>,
+    changing: Mutex<()>,
+    changes: watch::Sender<u64>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+/// Where an authority is kept.
+#[derive(Debug, Clone)]
+pub struct AuthorityFiles {
+    /// With its keys, for the daemon alone.
+    pub authority: PathBuf,
+    /// What others trust: certificates alone.
+    pub bundle: PathBuf,
+}
+
+/// What is in force.
+pub struct Certified {
+    /// The authority.
+    pub authority: Authority,
+    /// The daemon's own certificate.
+    pub server: ServerCertificate,
+    /// How devices are met.
+    pub tls: Arc<ServerConfig>,
+    /// How whoever wants to be paired is met.
+    pub pairing: Arc<ServerConfig>,
+    /// The digest of all authorities that are trusted, as it is told with every answer.
+    pub told: HeaderValue,
+    /// The names of the authorities that are trusted.
+    trusted: Vec<String>,
+}
+
+impl Certified {
+    /// Whether certificates of the authority with this name hold.
+    #[must_use]
+    pub fn trusts(&self, issuer: &str) -> bool {
+        self.trusted.iter().any(|name| name == issuer)
+    }
+
+    fn new(
+        authority: Authority,
+        names: &[String],
+        (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+    ) -> Result<Self, CertifierError> {
+        let server = issue_server(&authority, names, clock.as_ref(), entropy.as_ref())?;
+        let trusted = authority.trusted().iter().map(|one| Peer::of(one).map(|peer| peer.name)).collect();
+        Ok(Self {
+            tls: server_config(&authority, &server, Arc::clone(clock))?,
+            pairing: pairing_server_config(&server, Arc::clone(clock))?,
+            told: HeaderValue::from_str(&authority.bundle_fingerprint().to_string())
+                .map_err(|_| CertificateError::Making)?,
+            trusted: Result::<Vec<_>, _>::from_iter::<Vec<_>>(trusted)?,
+            authority,
+            server,
+        })
+    }
+}
+
+impl Certifier {
+    /// Puts an authority to work, for a daemon with these names.
+    ///
+    /// # Errors
+    /// When it cannot certify, or what others trust cannot be written.
+    pub fn new(
+        authority: Authority,
+        files: AuthorityFiles,
+        names: Vec<String>,
+        (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
+    ) -> Result<Self, CertifierError> {
+        let certified = Certified::new(authority, &names, (&clock, &entropy))?;
+        private_file::write(&files.bundle, certified.authority.bundle_pem().as_bytes())?;
+        let (certified, changes) = (ArcSwap::from_pointee(certified), watch::channel(0).0);
+        Ok(Self { files, names, certified, changing: Mutex::default(), changes, clock, entropy })
+    }
+
+    /// What is in force.
+    #[must_use]
+    pub fn now(&self) -> Arc<Certified> {
+        self.certified.load_full()
+    }
+
+    /// Counts changes of what is trusted.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Makes a certificate for a device.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub fn certify(&self, request: &DeviceKeyRequest, id: &DeviceId) -> Result<DeviceCertificate, CertificateError> {
+        issue_device(&self.now().authority, request, id, self.clock.as_ref(), self.entropy.as_ref())
+    }
+
+    /// Takes a step of the authority's rotation. It is on disk before it is in force.
+    ///
+    /// # Errors
+    /// When it is not the time for this step, or it cannot be kept.
+    pub async fn step(
+        &self,
+        step: impl FnOnce(&Authority, &dyn Clock, &dyn Entropy) -> Result<Authority, AuthorityError>,
+    ) -> Result<Arc<Certified>, CertifierError> {
+        let _changing = self.changing.lock().await;
+        let next = step(&self.now().authority, self.clock.as_ref(), self.entropy.as_ref())?;
+        let certified = Certified::new(next, &self.names, (&self.clock, &self.entropy))?;
+        private_file::write(&self.files.authority, certified.authority.to_document()?.as_bytes())?;
+        private_file::write(&self.files.bundle, certified.authority.bundle_pem().as_bytes())?;
+        self.certified.store(Arc::new(certified));
+        self.changes.send_modify(|count| *count += 1);
+        Ok(self.now())
+    }
+
+    /// Makes the daemon's own certificate anew if it is time.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn renew(&self) -> Result<(), CertifierError> {
+        let _changing = self.changing.lock().await;
+        let now = self.now();
+        if now.server.validity.renewal_is_due(self.clock.now()) {
+            let again = Certified::new(now.authority.clone(), &self.names, (&self.clock, &self.entropy))?;
+            self.certified.store(Arc::new(again));
+        }
+        Ok(())
+    }
+}
+
+/// Why nothing can be certified.
+#[derive(Debug, thiserror::Error)]
+pub enum CertifierError {
+    /// The authority cannot be used, or it is not the time for this step.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// A certificate cannot be made.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// TLS cannot be set up with it.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It cannot be kept.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+}
+
+impl CertifierError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Authority(error) => error.advice().to_owned(),
+            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Tls(error) => error.advice().to_owned(),
+            Self::File(error) => error.advice().to_owned(),
+        }
+    }
+}

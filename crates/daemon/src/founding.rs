@@ -1,0 +1,329 @@
+//! Founds who is let in: the registry with its owner, the authority, the owner's command line as the first device, and the agents' token.
+//!
+//! Guarantees: whoever may write the state directory becomes its owner, without meeting a pairing; each part is made once and whole, and a
+//! founding that broke off is taken up where it was; what is there is never replaced, and a registry that vanished beside its authority is
+//! not begun anew. A device that was revoked stays revoked.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use palyra_access::{
+    AccessRegistry, Actor, Credential, DeviceState, FileStore, FreshToken, Holder, Membership, NewDevice, NewToken,
+    OpenError, Refusal, Scope, StoreError, TokenKind, TokenRefusal, TokenRotation, TokenText, registry::FreshError,
+};
+use palyra_identity::{
+    Address, Authority, AuthorityError, CertificateError, DeviceIdentity, KeepingError, RequestError, issue_device,
+    new_device_key,
+    private_file::{self, PrivateFileError},
+    request_for,
+};
+use palyra_types::{Clock, Entropy, Principal, PrincipalId, PrincipalKind, WorkspaceRole};
+
+use crate::{config::ListenSection, installation::Files};
+
+/// Makes what is missing.
+///
+/// # Errors
+/// When something cannot be made, or what is there is not in order.
+pub(crate) fn found(
+    files: &Files,
+    listen: &ListenSection,
+    (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
+) -> Result<(), FoundingError> {
+    let store = match open_store(&files.registry) {
+        Ok(store) => Arc::new(store),
+        // A daemon is at work here, and looks after all of it.
+        Err(StoreError::Held(_)) => return Ok(()),
+        Err(error) => return Err(OpenError::from(error).into()),
+    };
+    // What a founding that was killed left beside its files may hold keys.
+    for directory in [&files.registry, &files.authority].into_iter().filter_map(|file| file.parent()) {
+        private_file::tidy(directory)?;
+    }
+    let founded = files.authority.exists();
+    let opened = AccessRegistry::open(Arc::<FileStore>::clone(&store), Arc::clone(&clock), Arc::clone(&entropy));
+    let registry = match opened {
+        // SECURITY: a registry that is gone must not come back with everybody in it forgotten, those who were revoked included.
+        Err(OpenError::Missing) if founded => return Err(FoundingError::Gone(files.registry.clone())),
+        Err(OpenError::Missing) => AccessRegistry::create(store, Arc::clone(&clock), Arc::clone(&entropy), owner()?)?,
+        opened => opened?,
+    };
+    // SECURITY: nor must an authority that is gone be followed by one that nobody knows.
+    if !founded && registry.snapshot().state().devices().len() > 0 {
+        return Err(FoundingError::Gone(files.authority.clone()));
+    }
+    let founding = Founding { files, listen, registry, clock, entropy };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(FoundingError::Runtime)?;
+    runtime.block_on(founding.finish())
+}
+
+/// Opens the registry's file. A daemon that was killed while it started a process leaves its lock with that process until it has become
+/// another program, which is a matter of moments.
+pub(crate) fn open_store(path: &Path) -> Result<FileStore, StoreError> {
+    for _ in 0..OPEN_ATTEMPTS {
+        match FileStore::open(path) {
+            Err(StoreError::Held(_)) => std::thread::sleep(OPEN_AGAIN),
+            opened => return opened,
+        }
+    }
+    FileStore::open(path)
+}
+
+struct Founding<'a> {
+    files: &'a Files,
+    listen: &'a ListenSection,
+    registry: AccessRegistry,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Founding<'_> {
+    async fn finish(self) -> Result<(), FoundingError> {
+        let authority = self.authority()?;
+        self.device(&authority).await?;
+        self.agent_token().await
+    }
+
+    fn authority(&self) -> Result<Authority, FoundingError> {
+        let path = &self.files.authority;
+        if !path.exists() {
+            let made = Authority::create(self.clock.as_ref(), self.entropy.as_ref())?;
+            private_file::write(path, made.to_document()?.as_bytes())?;
+            return Ok(made);
+        }
+        let text = private_file::read(path, LONGEST)?;
+        let text = std::str::from_utf8(&text).map_err(|_| FoundingError::Unreadable(path.clone()))?;
+        Ok(Authority::parse(text)?)
+    }
+
+    /// The owner's command line on this machine, as a device. Its certificate is made anew here if it has run out, or comes from an authority
+    /// that is trusted no more: whoever may write the state directory could make one themselves.
+    async fn device(&self, authority: &Authority) -> Result<(), FoundingError> {
+        let path = &self.files.device;
+        let kept = if path.exists() { Some(DeviceIdentity::read(path)?) } else { None };
+        let (key, request) = match &kept {
+            Some(kept) => (kept.key.clone(), request_for(&kept.key)?),
+            None => new_device_key()?,
+        };
+        let snapshot = self.registry.snapshot();
+        let known = snapshot.state().devices().find(|device| device.key == request.key()).cloned();
+        let id = match (&known, &kept) {
+            (Some(known), Some(_)) if known.state == DeviceState::Revoked => return Ok(()),
+            (Some(known), _) => known.id.clone(),
+            (None, _) => self.registry.fresh_device_id()?,
+        };
+        let bundle = authority.bundle_pem();
+        let is_sound = |kept: &DeviceIdentity| {
+            let due = kept.renewal_is_due(self.clock.now()).unwrap_or(true);
+            !due && kept.authorities == bundle && kept.device == id
+        };
+        if known.is_some() && kept.as_ref().is_some_and(is_sound) {
+            return Ok(());
+        }
+        let certificate = issue_device(authority, &request, &id, self.clock.as_ref(), self.entropy.as_ref())?;
+        let identity = DeviceIdentity {
+            name: "local".to_owned(),
+            address: self.address()?,
+            authorities: bundle,
+            certificate: certificate.pem.clone(),
+            key,
+            device: id.clone(),
+            principal: founder()?.to_string(),
+            role: Some(WorkspaceRole::Owner.to_string()),
+        };
+        // First the key, then who has it: a device that nobody knows is let in by the next founding, one that lost its key never comes back.
+        identity.write(path)?;
+        let (fingerprint, until) = (certificate.authority, certificate.validity.until);
+        let follows = authority.bundle_fingerprint();
+        let new = NewDevice {
+            id: id.clone(),
+            name: "this machine".to_owned(),
+            principal: bare_founder()?,
+            role: Some(WorkspaceRole::Owner),
+            key: request.key(),
+            observed: None,
+            reported: None,
+            authority: fingerprint,
+            certificate_until: until,
+            invitation: None,
+        };
+        let actor = Actor::in_person(founder()?);
+        let pending = self.registry.prepare(move |state, at| {
+            if known.is_none() {
+                state.add_device(&actor, new, at)?;
+                state.activate_device(&id, at)?;
+            } else {
+                state.renew_device(&id, fingerprint, until)?;
+            }
+            state.follow(&id, follows)
+        });
+        pending.await?.commit().await.map_err(OpenError::from)?;
+        Ok(())
+    }
+
+    /// The token of agents on this machine: made once, and followed by a new one before it runs out. One that somebody revoked stays so.
+    async fn agent_token(&self) -> Result<(), FoundingError> {
+        let path = &self.files.agent_token;
+        let kept = if path.exists() { Some(private_file::read(path, LONGEST)?) } else { None };
+        let kept = kept.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::trim);
+        match kept.map(|text| (text, self.registry.by_token(text))) {
+            Some((_, Ok(holder))) => self.follow_up(&holder).await,
+            // It was made, and the founding broke off before anybody knew it.
+            Some((text, Err(TokenRefusal::Unknown))) => {
+                let (_, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
+                self.mint(FreshToken { digest: TokenText::digest(text), ..fresh }).await
+            }
+            None | Some((_, Err(TokenRefusal::Expired { .. } | TokenRefusal::Superseded { .. }))) => {
+                let (text, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
+                private_file::write(path, format!("{}\n", *text).as_bytes())?;
+                self.mint(fresh).await
+            }
+            Some((_, Err(_))) => Ok(()),
+        }
+    }
+
+    async fn mint(&self, fresh: FreshToken) -> Result<(), FoundingError> {
+        let agent = PrincipalId::parse("local").map_err(|error| FoundingError::Name(error.to_string()))?;
+        let new = NewToken {
+            name: "agents on this machine".to_owned(),
+            principal: Principal::new(PrincipalKind::Agent, agent),
+            role: None,
+            workspaces: Membership::All,
+            scopes: [Scope::CallsCreate, Scope::CallsRead].into(),
+            lifetime: AGENT_TOKEN_FOR,
+            per_minute: Some(AGENT_TOKEN_PER_MINUTE),
+            concurrent: Some(AGENT_TOKEN_AT_ONCE),
+        };
+        let actor = Actor::in_person(founder()?);
+        let pending = self.registry.prepare(move |state, at| state.mint(&actor, new, fresh, at)).await?;
+        pending.commit().await.map_err(OpenError::from)?;
+        Ok(())
+    }
+
+    /// Has a token that is about to run out followed by a new one. The old one works beside it as long as it would have.
+    async fn follow_up(&self, holder: &Holder) -> Result<(), FoundingError> {
+        let left = holder.expires.unix_millis().saturating_sub(self.clock.now().unix_millis());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        let Credential::Token(id) = holder.credential.clone() else { return Ok(()) };
+        let snapshot = self.registry.snapshot();
+        // Somebody may have had it followed by another already; when its own time is over, it is replaced.
+        let followed = snapshot.state().token(&id).is_none_or(|token| token.superseded_at.is_some());
+        if left > FOLLOW_UP_WITHIN || followed {
+            return Ok(());
+        }
+        // The file comes first: a token that nobody knows yet is made known by the next founding.
+        let (text, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
+        private_file::write(&self.files.agent_token, format!("{}\n", *text).as_bytes())?;
+        let (actor, rotation) = (Actor::in_person(founder()?), TokenRotation { id, overlap: left, lifetime: None });
+        let pending = self.registry.prepare(move |state, at| state.rotate(&actor, rotation, fresh, at)).await?;
+        pending.commit().await.map_err(OpenError::from)?;
+        Ok(())
+    }
+
+    fn address(&self) -> Result<Address, FoundingError> {
+        let reachable = self.listen.reachable();
+        let local = || Address::parse(&format!("localhost:{}", self.listen.control.port()));
+        reachable.map_or_else(local, Ok).map_err(|error| FoundingError::Name(error.to_string()))
+    }
+}
+
+/// Whoever may write the state directory.
+pub(crate) fn founder() -> Result<Principal, FoundingError> {
+    let founder = bare_founder()?.with_roles([WorkspaceRole::Owner]);
+    founder.map_err(|error| FoundingError::Name(error.to_string()))
+}
+
+fn bare_founder() -> Result<Principal, FoundingError> {
+    Ok(Principal::new(PrincipalKind::User, owner()?))
+}
+
+fn owner() -> Result<PrincipalId, FoundingError> {
+    PrincipalId::parse(OWNER).map_err(|error| FoundingError::Name(error.to_string()))
+}
+
+/// Why nobody can be let in.
+#[derive(Debug, thiserror::Error)]
+pub enum FoundingError {
+    /// The registry was there, and is gone.
+    #[error("{} is gone, and what it said about who is let in with it", .0.display())]
+    Gone(PathBuf),
+    /// The registry cannot be used.
+    #[error(transparent)]
+    Registry(#[from] OpenError),
+    /// A rule of the registry refuses.
+    #[error(transparent)]
+    Rule(#[from] Refusal),
+    /// The authority cannot be used.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// It is no text.
+    #[error("{} is not readable", .0.display())]
+    Unreadable(PathBuf),
+    /// A certificate cannot be made.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// A key cannot be used.
+    #[error(transparent)]
+    Key(#[from] RequestError),
+    /// The device cannot be kept.
+    #[error(transparent)]
+    Device(#[from] KeepingError),
+    /// A file cannot be kept.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    /// Nothing new can be named.
+    #[error(transparent)]
+    Fresh(#[from] FreshError),
+    /// A name of the program's own is none.
+    #[error("{0}")]
+    Name(String),
+    /// The system gives no threads.
+    #[error(transparent)]
+    Runtime(std::io::Error),
+}
+
+impl FoundingError {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match self {
+            Self::Gone(_) => {
+                "restore it from a backup; to begin anew with nobody let in, move `identity` away as well".to_owned()
+            }
+            Self::Registry(error) => error.advice(),
+            Self::Rule(refusal) => refusal.advice(),
+            Self::Authority(error) => error.advice().to_owned(),
+            Self::Unreadable(path) => format!("restore {} from a backup", path.display()),
+            Self::Certificate(error) => error.advice().to_owned(),
+            Self::Key(error) => error.advice().to_owned(),
+            Self::Device(error) => error.advice().to_owned(),
+            Self::File(error) => error.advice().to_owned(),
+            Self::Fresh(_) => "the system gives no random numbers; try again".to_owned(),
+            Self::Name(_) => "this is a broken build; install Palyra again".to_owned(),
+            Self::Runtime(_) => "check the limits of this shell".to_owned(),
+        }
+    }
+}
+
+const OPEN_ATTEMPTS: u32 = 25;
+
+const OPEN_AGAIN: Duration = Duration::from_millis(10);
+
+/// The name of whoever may write the state directory.
+const OWNER: &str = "owner";
+
+/// Longer than an authority is written.
+const LONGEST: u64 = 64 << 10;
+
+const AGENT_TOKEN_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Agents on the daemon's own machine are bound by its other limits.
+const AGENT_TOKEN_PER_MINUTE: u32 = 100_000;
+
+const AGENT_TOKEN_AT_ONCE: u32 = 1_000;
+
+/// How much is left of the agents' token when it is followed by a new one.
+const FOLLOW_UP_WITHIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
