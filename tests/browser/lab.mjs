@@ -2,17 +2,19 @@
  * What the browser tests share: Debian's Chromium with a profile of its own, the daemon as its programs see it, and checks that are
  * told one line each.
  *
- * The environment names the daemon (`PALYRA_URL`), its credentials (`PALYRA_OWNER`, `PALYRA_AGENT`), a workspace whose calls are asked
- * about (`PALYRA_WORKSPACE`), and where `scripts/setup` put the packages (`PALYRA_BROWSER`).
+ * The environment names the daemon (`PALYRA_URL`, and `PALYRA_CONTROL` where devices connect), the identity of the owner's device
+ * (`PALYRA_IDENTITY`), the token of an agent (`PALYRA_AGENT`), a workspace whose calls are asked about (`PALYRA_WORKSPACE`), and where
+ * `scripts/setup` put the packages (`PALYRA_BROWSER`).
  */
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import https from 'node:https';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 
 export const URL_ = need('PALYRA_URL');
-export const OWNER = need('PALYRA_OWNER');
 export const AGENT = need('PALYRA_AGENT');
 export const WORKSPACE = need('PALYRA_WORKSPACE');
 
@@ -82,22 +84,44 @@ export async function until(name, holds, patience = 10_000) {
   }
 }
 
-/** Asks the daemon as a program does. */
-export async function api(method, path, { bearer = OWNER, body, headers = {} } = {}) {
-  const answer = await fetch(URL_ + path, {
-    method,
-    headers: { ...(bearer && { authorization: `Bearer ${bearer}` }), ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
-    body: body === undefined ? undefined : JSON.stringify(body),
-    signal: AbortSignal.timeout(20_000),
-  });
-  const text = await answer.text();
+/** Asks the daemon as a program does: with a bearer, without anything (`null`), or else as the owner's device. */
+export async function api(method, path, { bearer, body, headers = {} } = {}) {
+  const sent = body === undefined ? undefined : JSON.stringify(body);
+  const all = { ...(bearer && { authorization: `Bearer ${bearer}` }), ...(sent !== undefined && { 'content-type': 'application/json' }), ...headers };
+  const { status, text } = bearer === undefined ? await byDevice(method, path, all, sent) : await byBearer(method, path, all, sent);
   let said;
   try {
     said = JSON.parse(text);
   } catch {
     said = text;
   }
-  return { status: answer.status, said };
+  return { status, said };
+}
+
+async function byBearer(method, path, headers, body) {
+  const answer = await fetch(URL_ + path, { method, headers, body, signal: AbortSignal.timeout(20_000) });
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** Every daemon is `localhost` to its devices; its authority tells it from others. */
+function byDevice(method, path, headers, body) {
+  const { authorities: ca, certificate: cert, key } = JSON.parse(readFileSync(need('PALYRA_IDENTITY'), 'utf8'));
+  const { hostname, port } = new URL(`https://${need('PALYRA_CONTROL')}`);
+  const request = https.request({
+    method, path, hostname, port, ca, cert, key, servername: 'localhost', timeout: 20_000, headers: { ...headers, host: `localhost:${port}` },
+  });
+  return new Promise((resolve, reject) => {
+    request.on('timeout', () => request.destroy(new Error(`${method} ${path} takes too long`)));
+    request.on('error', reject);
+    request.on('response', (answer) => {
+      let text = '';
+      answer.setEncoding('utf8');
+      answer.on('data', (piece) => { text += piece; });
+      answer.on('end', () => resolve({ status: answer.statusCode, text }));
+      answer.on('error', reject);
+    });
+    request.end(body);
+  });
 }
 
 /** A link that opens the console once. */

@@ -4,6 +4,7 @@
  * Every route of the OpenAPI document is tried by every means a page has. What the browser really sends and the daemon really answers is
  * read from the browser itself, because pages are not shown it.
  */
+import { readdir } from 'node:fs/promises';
 import http from 'node:http';
 
 import { URL_, WORKSPACE, api, browser, card, check, inbox, link, live, question, run, same, until, waiting } from './lab.mjs';
@@ -40,13 +41,16 @@ const before = await state();
 /** Every route, with real ids in its path. */
 async function everyRoute() {
   const { paths } = (await api('GET', '/openapi.json', { bearer: null })).said;
-  const ids = { id: asked.id, seq: '0' };
+  const [{ devices: [device] }, { tokens: [token] }] = await Promise.all(['devices', 'tokens'].map(async (name) => (await api('GET', `/api/v1/${name}`)).said));
+  const ids = { id: asked.id, seq: '0', user: 'owner', name: 'rbac' };
+  const known = { calls: asked.call, runs: asked.run, devices: device.id, tokens: token.id };
   const all = Object.entries(paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => ({
     method: method.toUpperCase(),
-    path: path.replace(/\{(\w+)\}/g, (_, name) => (path.startsWith('/api/v1/calls/') ? asked.call : path.startsWith('/api/v1/runs/') ? asked.run : ids[name] ?? asked.id)),
+    path: path.replace(/\{(\w+)\}/g, (_, name) => known[path.split('/')[3]] ?? ids[name] ?? asked.id),
     body: bodyOf(path),
   })));
-  for (const path of ['/', '/inbox.js', '/card.js', '/daemon.js', '/visible.js', '/inbox.css']) all.push({ method: 'GET', path });
+  const files = await readdir(new URL('../../web/inbox', import.meta.url));
+  for (const path of ['/', ...files.filter((name) => name !== 'index.html').map((name) => `/${name}`)]) all.push({ method: 'GET', path });
   return all;
 }
 
@@ -60,9 +64,13 @@ function bodyOf(path) {
 
 /** Everything that a foreign page might have changed. */
 async function state() {
-  const [approvals, grants, postures, head] = await Promise.all(['approvals', 'grants', 'postures', 'journal/head'].map(async (name) => (await api('GET', `/api/v1/${name}`)).said));
+  const names = ['approvals', 'grants', 'postures', 'devices', 'tokens', 'members', 'flags', 'journal/records?limit=1000'];
+  const [approvals, grants, postures, devices, tokens, members, flags, { records }] = await Promise.all(names.map(async (name) => (await api('GET', `/api/v1/${name}`)).said));
   return {
-    waiting: approvals.approvals.map(({ id, state }) => ({ id, state })), grants, postures, records: head.size ?? head,
+    waiting: approvals.approvals.map(({ id, state }) => ({ id, state })), grants, postures, members, flags,
+    // Links are used here meanwhile, and whoever is not let in is counted.
+    records: records.map(({ kind }) => kind).filter((kind) => kind !== 'console.opened' && kind !== 'access.refused'),
+    devices: devices.devices.map(({ id, state }) => ({ id, state })), tokens: tokens.tokens.map(({ id, state }) => ({ id, state })),
   };
 }
 

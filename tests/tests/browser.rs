@@ -1,4 +1,4 @@
-//! The inbox in a real browser, against a real daemon: what a person sees, and what a page of another origin does not get.
+//! The console in a real browser, against a real daemon: what a person sees, and what a page of another origin does not get.
 //!
 //! The checks themselves are scripts in `tests/browser`, one line each; a failed line fails the test. Chromium, Node and their packages come
 //! from `scripts/setup`, and a test fails where one of them is missing.
@@ -14,12 +14,17 @@ use std::{
 };
 
 use palyra_gate::PresencePin;
-use palyra_tests::daemon::{DaemonLab, DaemonPlan};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, program};
 use palyra_types::visible::{is_hidden, visible, visible_block};
 
 #[test]
 fn a_person_answers_in_the_inbox() {
     try_in_a_browser("inbox.mjs");
+}
+
+#[test]
+fn a_person_pairs_and_revokes_devices() {
+    try_in_a_browser("devices.mjs");
 }
 
 #[test]
@@ -88,10 +93,12 @@ fn try_in_a_browser(script: &str) {
 fn try_with(lab: &DaemonLab, script: &str) {
     let mut node = node(script);
     node.env("PALYRA_URL", format!("http://{}", lab.local()))
-        .env("PALYRA_OWNER", lab.token("owner"))
-        .env("PALYRA_AGENT", lab.token("agent"))
+        .env("PALYRA_CONTROL", lab.control().to_string())
+        .env("PALYRA_IDENTITY", lab.home().join("identity/device.json"))
+        .env("PALYRA_AGENT", lab.agent_token())
         .env("PALYRA_WORKSPACE", "lab")
         .env("PALYRA_PIN", "2718281")
+        .env("PALYRA_COMMAND", program("palyra"))
         .env("PALYRA_BROWSER", packages());
     succeed(node);
 }

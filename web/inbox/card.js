@@ -5,7 +5,7 @@
  * Guarantees: nothing of the call is cut or folded while it can be answered; every text from outside goes through `visible.js` and
  * becomes text, never markup; an answer carries the digest of what this card shows. Does not: talk to the daemon.
  */
-import { pieces } from './visible.js';
+import { button, duration, element, exact, nodes, part, tell } from './element.js';
 
 /** @typedef {import('./daemon.js').Approval} Approval */
 /** @typedef {import('./daemon.js').Call} Call */
@@ -178,14 +178,15 @@ export class Card {
 
   /** Whether the end of the card is, or was, in sight. A key answers only what could be read. */
   wasShown() {
-    const { top } = this.actions.getBoundingClientRect();
-    this.seen ||= top < innerHeight;
+    // What is on a view that is not shown has no place at all.
+    const [place] = this.actions.getClientRects();
+    this.seen ||= place !== undefined && place.top < innerHeight;
     return this.seen;
   }
 
   /** @param {string} text */
   tell(text) {
-    this.status.replaceChildren(...nodes(text));
+    tell(this.status, text);
   }
 
   openMessage() {
@@ -328,14 +329,6 @@ function risk(level) {
 }
 
 /**
- * @param {string} name
- * @param {(Node | string | undefined)[]} value
- */
-function part(name, ...value) {
-  return element('div', { class: 'part' }, element('dt', {}, name), element('dd', {}, ...value));
-}
-
-/**
  * A part that is usually short, so that two stand side by side where there is room.
  * @param {string} name
  * @param {(Node | string | undefined)[]} value
@@ -372,56 +365,6 @@ function pairs(variables) {
 /** @param {unknown} value */
 function json(value) {
   return element('pre', { class: 'exact' }, ...nodes(JSON.stringify(value, null, 2), { block: true }));
-}
-
-/**
- * Text from outside, exactly: character by character from left to right, each hidden one as a marker.
- * @param {string} text
- */
-export function exact(text) {
-  return element('code', { class: 'exact', dir: 'ltr' }, ...nodes(text));
-}
-
-/**
- * @param {string} text
- * @param {{ block?: boolean }} [how]
- */
-function nodes(text, how) {
-  return pieces(text, how).map((piece) => (piece.marker ? element('mark', piece.text.endsWith('<U+000A>') ? { class: 'ends-line' } : {}, piece.text) : piece.text));
-}
-
-/**
- * @param {string} text
- * @param {string} does
- * @param {() => void} act
- * @param {string} [key]
- */
-function button(text, does, act, key) {
-  const made = element('button', { type: 'button', 'data-does': does }, text, key === undefined ? undefined : element('kbd', { 'aria-hidden': 'true' }, key));
-  made.addEventListener('click', act);
-  return made;
-}
-
-/**
- * An element with attributes and children; a string becomes text.
- * @param {string} name
- * @param {Record<string, string>} attributes
- * @param {(Node | string | undefined)[]} children
- */
-export function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  for (const child of children) if (child !== undefined) made.append(child);
-  return made;
-}
-
-/** @param {number} ms */
-export function duration(ms) {
-  const seconds = Math.ceil(ms / 1000);
-  if (seconds < 60) return `${seconds} s`;
-  const minutes = Math.floor(seconds / 60);
-  const rest = seconds % 60 === 0 ? '' : ` ${String(seconds % 60).padStart(2, '0')} s`;
-  return minutes < 60 ? `${minutes} min${rest}` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 const now = () => performance.now();

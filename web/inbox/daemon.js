@@ -29,6 +29,19 @@ const SILENCE_MS = 35_000;
  * @typedef {{ seq: number, approvals: Approval[], more: boolean }} Approvals
  * @typedef {{ id: string, state: string, receipt?: { attestation: Record<string, unknown> },
  *   refusal?: { code: string, message: string } }} Call
+ * @typedef {'owner' | 'admin' | 'operator'} Role
+ * @typedef {{ principal: string, roles: string[], credential: string, device?: string }} Identity
+ * @typedef {{ name: string, os: string }} Reported
+ * @typedef {{ id: string, name: string, principal: string, role?: Role, state: 'awaiting' | 'active' | 'revoked', fingerprint: string,
+ *   observed?: string, reported?: Reported, paired: string, paired_by: string, certificate_until: string, last_seen?: string,
+ *   revoked?: string, this_one: boolean, follows: boolean }} Device
+ * @typedef {{ devices: string[], tokens: string[], calls: number }} Revoked
+ * @typedef {{ principal?: string, role?: Role, name?: string }} NewPairing
+ * @typedef {{ id: string, pin: string, qr: string, modules: string[], address: string, authority: string, guesses: number, until: string,
+ *   principal: string, role?: Role }} OpenPairing
+ * @typedef {{ observed: { address: string, fingerprint: string, key: string }, reported: Reported }} Candidate
+ * @typedef {{ id: string, state: 'waiting' | 'proved' | 'confirmed' | 'paired' | 'over', guesses: number, until: string,
+ *   seconds_left: number, device?: Candidate, why?: string, paired?: string }} PairingStatus
  * @typedef {{ seq: number | null, type: string, call_id: string | null, data: any }} Event
  * @typedef {{ event: string, id: string | undefined, data: string }} Message
  */
@@ -97,6 +110,11 @@ export class Daemon {
     return ask('POST', path, { bearer: this.session.bearer, body });
   }
 
+  /** @param {string} path */
+  delete(path) {
+    return ask('DELETE', path, { bearer: this.session.bearer });
+  }
+
   /**
    * The questions that wait, all of them, and the journal's record before which they were read.
    * @returns {Promise<Approvals>}
@@ -126,6 +144,53 @@ export class Daemon {
    */
   call(id) {
     return this.get(`/api/v1/calls/${encodeURIComponent(id)}`);
+  }
+
+  /** @returns {Promise<Device[]>} */
+  async devices() {
+    return (await this.get('/api/v1/devices')).devices;
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<Revoked>}
+   */
+  revoke(id) {
+    return this.delete(`/api/v1/devices/${encodeURIComponent(id)}`);
+  }
+
+  /**
+   * @param {NewPairing} pairing
+   * @returns {Promise<OpenPairing>}
+   */
+  openPairing(pairing) {
+    return this.post('/api/v1/devices/pairings', pairing);
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<PairingStatus>}
+   */
+  pairing(id) {
+    return this.get(pairingPath(id));
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} key the digest of the key that was shown
+   * @returns {Promise<PairingStatus>}
+   */
+  confirmPairing(id, key) {
+    return this.post(`${pairingPath(id)}/confirm`, { key });
+  }
+
+  /**
+   * Ends a pairing, or says no to the device that knew its code.
+   * @param {string} id
+   * @returns {Promise<PairingStatus>}
+   */
+  endPairing(id) {
+    return this.delete(pairingPath(id));
   }
 
   /**
@@ -211,6 +276,11 @@ export class EventParser {
     this.data = [];
     return message;
   }
+}
+
+/** @param {string} id */
+function pairingPath(id) {
+  return `/api/v1/devices/pairings/${encodeURIComponent(id)}`;
 }
 
 /**

@@ -1,15 +1,18 @@
 // @ts-check
 /**
- * The inbox: signs in, keeps the questions that wait in view as they come and go, and carries answers to the daemon.
+ * The inbox: keeps the questions that wait in view as they come and go, and carries answers to the daemon.
  *
  * Guarantees: a new question is put behind the others and moves neither focus nor what is in sight; a key answers only the card that
- * has the focus, which is the first one when the page opens and then whichever a person chose; nothing can be answered while the page does not hear from the daemon; what the daemon says to an answer is told as it is.
+ * has the focus, which is the first one when the page opens and then whichever a person chose; nothing can be answered while the page
+ * does not hear from the daemon; what the daemon says to an answer is told as it is. It follows while another view is shown, too.
  */
-import { Card, element, exact } from './card.js';
-import { Daemon, Refused, Unreachable } from './daemon.js';
+import { Card } from './card.js';
+import { Refused } from './daemon.js';
+import { announce, capital, page, say, tellPage } from './page.js';
 
 /** @typedef {import('./card.js').Answer} Answer */
 /** @typedef {import('./daemon.js').Approval} Approval */
+/** @typedef {import('./daemon.js').Daemon} Daemon */
 /** @typedef {import('./daemon.js').Event} Event */
 
 /** How long an answered card stays as it was, how long where it was, how long it is listed then, and how many are. */
@@ -24,17 +27,20 @@ const AWAY_PAUSE_MS = 5_000;
 /** What may tell how a call goes on that was answered here. */
 const PROGRESS = new Set(['tool.started', 'tool.attested', 'tool.decided']);
 
-const page = {
-  state: id('state'), who: id('who'), signOut: id('sign-out'), notice: id('notice'), signedOut: id('signed-out'), why: id('signed-out-why'),
-  inbox: id('inbox'), waiting: id('waiting'), nothing: id('nothing'), firstCall: id('first-call'), recentPart: id('recent-part'),
-  recent: id('recent'), said: id('said'),
-};
+/**
+ * Whoever has the session: told that it is over, and of everything that happens.
+ * @typedef {{ over: (why?: string) => void, heard: (event: Event) => void }} Session
+ */
 
-/** Everything one session shows. */
-class Inbox {
-  /** @param {Daemon} daemon */
-  constructor(daemon) {
+/** The questions of one session. */
+export class Inbox {
+  /**
+   * @param {Daemon} daemon
+   * @param {Session} session
+   */
+  constructor(daemon, session) {
     this.daemon = daemon;
+    this.session = session;
     /** @type {Map<string, Card>} */
     this.cards = new Map();
     this.over = new AbortController();
@@ -56,10 +62,6 @@ class Inbox {
   }
 
   async run() {
-    show(page.inbox);
-    page.who.replaceChildren('as ', exact(this.daemon.session.principal));
-    page.who.hidden = false;
-    page.signOut.hidden = false;
     page.state.replaceChildren('connecting');
     this.teach();
     const clock = setInterval(() => this.tick(), 250);
@@ -96,7 +98,7 @@ class Inbox {
       }
     } catch (error) {
       if (this.over.signal.aborted) return heard;
-      if (error instanceof Refused && error.status === 401) signedOut(EXPIRED);
+      if (error instanceof Refused && error.status === 401) this.session.over();
       else if (error instanceof Refused && error.status !== 503 && error.status !== 429) tellPage(error.message, error.help);
       // Anything else is a connection that was lost, or a message that was cut; both are mended by beginning anew.
     }
@@ -128,6 +130,7 @@ class Inbox {
 
   /** @param {Event} event */
   hear(event) {
+    this.session.heard(event);
     if (event.type === 'approval.requested' || event.type === 'approval.resolved') {
       // An erased record does not say which question it was about; the list does.
       const about = event.data?.prompt?.id ?? event.data?.id;
@@ -160,7 +163,7 @@ class Inbox {
 
   /** @param {unknown} error something that should have been read was not, so what is shown is out of date */
   lost(error) {
-    if (error instanceof Refused && error.status === 401) signedOut(EXPIRED);
+    if (error instanceof Refused && error.status === 401) this.session.over();
     else this.attempt.abort();
   }
 
@@ -218,7 +221,22 @@ class Inbox {
   remove(about) {
     this.cards.get(about)?.root.remove();
     this.cards.delete(about);
+    this.restAll();
+  }
+
+  restAll() {
     for (const card of this.cards.values()) card.rest();
+  }
+
+  /** Takes that the view has come in sight, where a pointer may be about to click on something else. */
+  shown() {
+    this.restAll();
+    this.tick();
+  }
+
+  /** Notes which cards could be read. */
+  scrolled() {
+    for (const card of this.cards.values()) card.wasShown();
   }
 
   /** @param {Card} card */
@@ -259,7 +277,7 @@ class Inbox {
    * @param {unknown} error
    */
   refused(card, answer, error) {
-    if (error instanceof Refused && error.status === 401) return signedOut(EXPIRED);
+    if (error instanceof Refused && error.status === 401) return this.session.over();
     if (error instanceof Refused && error.code === 'pin_needed') {
       card.tell('A PIN is needed before anything is answered from here.');
       return card.openPin(answer);
@@ -278,7 +296,7 @@ class Inbox {
     try {
       await this.daemon.post('/api/v1/approvals/unlock', { pin });
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) return signedOut(EXPIRED);
+      if (error instanceof Refused && error.status === 401) return this.session.over();
       return card.tell(error instanceof Refused ? `${capital(error.message)}.` : 'The daemon did not answer.');
     }
     const answer = card.refusedAnswer;
@@ -304,7 +322,7 @@ class Inbox {
     const waiting = cards.filter((card) => card.pending).length;
     page.nothing.hidden = waiting > 0;
     page.recentPart.hidden = page.recent.childElementCount === 0;
-    document.title = `${this.live || this.away ? '' : '(!) '}${waiting > 0 ? `(${waiting}) ` : ''}Palyra inbox`;
+    announce({ questions: waiting, current: this.live || this.away });
   }
 
   /**
@@ -343,6 +361,21 @@ class Inbox {
     if (due[0]) for (const card of shown.slice(shown.indexOf(due[0]))) card.rest();
   }
 
+  /** @param {KeyboardEvent} event */
+  pressed(event) {
+    if (event.key === 'j' || event.key === 'k') return step(event.key === 'j' ? 1 : -1);
+    const card = this.cards.get(/** @type {Element} */ (event.target).closest('.card')?.id ?? '');
+    // A key that is held down answers once.
+    if (!card || !card.pending || event.repeat) return;
+    const answers = new Map([['a', card.once], ['r', card.forSession], ['d', card.deny]]);
+    const leads = new Map([['D', () => card.openMessage()], ['u', () => card.minutes.focus()]]);
+    const answer = answers.get(event.key);
+    if (answer && !card.wasShown()) card.tell('Scroll to the end of this card first: a key answers only what could be read.');
+    else (answer ?? leads.get(event.key))?.();
+    // The letter belongs to the card, and not to a field that has just got the focus.
+    if (answer || leads.has(event.key)) event.preventDefault();
+  }
+
   /** Shows how a first call is made, with a workspace that there is. */
   async teach() {
     /** @type {{ workspaces?: { name: string }[] }} */
@@ -367,148 +400,11 @@ class Inbox {
   }
 }
 
-const EXPIRED = 'The session is over: it ran out, was ended, or the daemon was started anew.';
-
-/** @type {Inbox | undefined} */
-let inbox;
-
-/** Begins with the code of the link, else with the session of this tab. */
-async function start() {
-  // SECURITY: `localhost` is also the name of `::1`, where somebody else may listen on the same port, and would then be of this origin and
-  // read its storage. The address of the daemon is nobody else's.
-  if (location.hostname === 'localhost') {
-    const address = new URL(location.href);
-    address.hostname = '127.0.0.1';
-    return location.replace(address);
-  }
-  const code = takeCode();
-  if (code !== undefined) {
-    try {
-      enter(await Daemon.signIn(code));
-    } catch (error) {
-      const why = error instanceof Unreachable
-        ? 'The daemon does not answer, so the link could not be used.'
-        : 'This link does not work any more: a link works once, and for a short time.';
-      if (inbox) tellPage(why, 'this page stays signed in');
-      else if (!resume()) signedOut(why);
-      else tellPage(why, 'this page was signed in already and stays so');
-    }
-  } else if (inbox) {
-    inbox.select(location.hash.slice(1));
-  } else if (!resume()) {
-    signedOut('This page opens with a link that works once.');
-  }
-}
-
-function resume() {
-  try {
-    const daemon = Daemon.stored();
-    if (daemon) enter(daemon);
-    return daemon !== undefined;
-  } catch {
-    Daemon.forget();
-    return false;
-  }
-}
-
-/** @param {Daemon} daemon */
-function enter(daemon) {
-  inbox?.end();
-  inbox = new Inbox(daemon);
-  void inbox.run();
-}
-
-/**
- * The code of a link stands behind the `#`. It is taken out of the address, and so out of the history and out of sight.
- * @returns {string | undefined}
- */
-function takeCode() {
-  const code = new URLSearchParams(location.hash.slice(1)).get('code');
-  if (code === null) return undefined;
-  history.replaceState(null, '', '/');
-  return code;
-}
-
-/** @param {string} why */
-function signedOut(why) {
-  Daemon.forget();
-  inbox?.end();
-  inbox = undefined;
-  document.title = 'Palyra inbox';
-  page.why.textContent = why;
-  page.state.dataset.state = 'out';
-  page.state.textContent = '○ signed out';
-  page.who.hidden = true;
-  page.signOut.hidden = true;
-  tellPage('');
-  show(page.signedOut);
-  say(why);
-}
-
-/** @param {HTMLElement} section */
-function show(section) {
-  for (const each of [page.signedOut, page.inbox]) each.hidden = each !== section;
-}
-
-/**
- * @param {string} text
- * @param {string} [help]
- */
-function tellPage(text, help) {
-  page.notice.hidden = text === '';
-  page.notice.replaceChildren(...(text === '' ? [] : [exact(help === undefined ? text : `${text} (${help})`)]));
-}
-
-/** @param {string} text */
-function say(text) {
-  page.said.replaceChildren(element('p', {}, exact(text)));
-}
-
-/** @param {string} text */
-function capital(text) {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
-}
-
-/** @param {string} name */
-function id(name) {
-  return /** @type {HTMLElement} */ (document.getElementById(name));
-}
-
-/** @param {KeyboardEvent} event */
-function pressed(event) {
-  const target = /** @type {Element} */ (event.target);
-  if (!inbox || event.ctrlKey || event.metaKey || event.altKey || target.matches('input, textarea, select')) return;
-  if (event.key === 'j' || event.key === 'k') return step(event.key === 'j' ? 1 : -1);
-  const card = inbox.cards.get(target.closest('.card')?.id ?? '');
-  // A key that is held down answers once.
-  if (!card || !card.pending || event.repeat) return;
-  const answers = new Map([['a', card.once], ['r', card.forSession], ['d', card.deny]]);
-  const leads = new Map([['D', () => card.openMessage()], ['u', () => card.minutes.focus()]]);
-  const answer = answers.get(event.key);
-  if (answer && !card.wasShown()) card.tell('Scroll to the end of this card first: a key answers only what could be read.');
-  else (answer ?? leads.get(event.key))?.();
-  // The letter belongs to the card, and not to a field that has just got the focus.
-  if (answer || leads.has(event.key)) event.preventDefault();
-}
-
 /** @param {number} by */
 function step(by) {
-  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.card')]);
+  const all = /** @type {HTMLElement[]} */ ([...page.inbox.querySelectorAll('.card')]);
   const at = all.findIndex((card) => card.contains(document.activeElement));
   const next = at < 0 ? all[by > 0 ? 0 : all.length - 1] : all[at + by];
   next?.focus({ preventScroll: true });
   next?.scrollIntoView({ block: 'start' });
 }
-
-page.signOut.addEventListener('click', async () => {
-  const daemon = inbox?.daemon;
-  signedOut('You signed out.');
-  // Whoever is gone from here is gone; the daemon ends the session by itself if it cannot be told.
-  await daemon?.signOut().catch(() => undefined);
-});
-document.addEventListener('keydown', pressed);
-document.addEventListener('scroll', () => inbox?.cards.forEach((card) => card.wasShown()), { passive: true });
-addEventListener('hashchange', () => void start());
-document.addEventListener('visibilitychange', () => inbox?.look());
-addEventListener('online', () => inbox?.hurry());
-void start();
