@@ -170,7 +170,7 @@ const FILES: &[Case] = &[
     shell("the state directory", "cd {above} && {workspace}/attacks open st''ate list", "REFUSED ENOENT"),
     shell(
         "the owner's credential",
-        "{workspace}/attacks open {above}/st''ate/identity/owner.token read",
+        "{workspace}/attacks open {above}/st''ate/identity/device.json read",
         "REFUSED ENOENT",
     ),
     attack("a file outside by its path", &["open", "{outside}/secret", "read"], "REFUSED ENOENT"),

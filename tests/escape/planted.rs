@@ -134,14 +134,14 @@ async fn a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_t
         let (before, host) = (modes(&bench), bench.host());
         for (attempt, refusal) in [
             ("./workspace/attacks open st''ate list", "REFUSED EACCES"),
-            ("./workspace/attacks open st''ate/identity/owner.token read", "REFUSED EACCES"),
-            ("./workspace/attacks open st''ate/identity/owner.token write", "REFUSED EACCES"),
+            ("./workspace/attacks open st''ate/identity/device.json read", "REFUSED EACCES"),
+            ("./workspace/attacks open st''ate/identity/device.json write", "REFUSED EACCES"),
             ("./workspace/attacks open st''ate/identity/new create", "REFUSED EACCES"),
-            ("./workspace/attacks hard-link st''ate/identity/owner.token", "REFUSED EXDEV | REFUSED EACCES"),
+            ("./workspace/attacks hard-link st''ate/identity/device.json", "REFUSED EXDEV | REFUSED EACCES"),
             ("chmod 755 st''ate 2>/dev/null || echo REFUSED", "REFUSED"),
-            ("chmod 666 st''ate/identity/owner.token 2>/dev/null || echo REFUSED", "REFUSED"),
+            ("chmod 666 st''ate/identity/device.json 2>/dev/null || echo REFUSED", "REFUSED"),
             ("touch -d 2001-01-01 st''ate/config.toml 2>/dev/null || echo REFUSED", "REFUSED"),
-            ("stat st''ate/identity/owner.token 2>/dev/null || echo REFUSED", "REFUSED"),
+            ("stat st''ate/identity/device.json 2>/dev/null || echo REFUSED", "REFUSED"),
             ("mv st''ate moved 2>/dev/null || echo REFUSED", "REFUSED"),
         ] {
             let line = above(&bench, attempt).await;
@@ -175,7 +175,7 @@ fn the_same_holds_where_mounts_of_the_machine_are_shared() {
 
 /// The modes of what is in the state directory.
 fn modes(bench: &Bench) -> Vec<(PathBuf, u32)> {
-    let kept = ["", "config.toml", "identity", "identity/owner.token", "journal", "policies"];
+    let kept = ["", "config.toml", "identity", "identity/device.json", "journal", "policies"];
     kept.iter()
         .map(|name| bench.lab.home().join(name))
         .map(|path| (path.clone(), fs::metadata(path).unwrap().mode()))

@@ -102,7 +102,7 @@ async fn a_workspace_that_is_exchanged_while_it_is_mounted_is_none() {
 async fn a_closed_way_keeps_no_cover_from_the_state_directory() {
     for identity in BOTH {
         let Some(bench) = Bench::new(identity) else { continue };
-        let token = bench.lab.home().join("identity/owner.token");
+        let token = bench.lab.home().join("identity/device.json");
         let mode = fs::metadata(&token).unwrap().permissions();
         for _ in 0..3 {
             // Enclosures for the next calls are made meanwhile.
@@ -110,7 +110,7 @@ async fn a_closed_way_keeps_no_cover_from_the_state_directory() {
         }
         for _ in 0..4 {
             let open =
-                "chmod 755 st''ate st''ate/identity 2>&1; chmod 644 st''ate/identity/owner.token 2>&1; echo tried";
+                "chmod 755 st''ate st''ate/identity 2>&1; chmod 644 st''ate/identity/device.json 2>&1; echo tried";
             let answer = said(&bench, "above", open).await.unwrap();
             assert!(answer.contains("Read-only file system") && answer.contains("Permission denied"), "{answer}");
         }

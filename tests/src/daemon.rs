@@ -9,6 +9,7 @@
     clippy::missing_panics_doc,
     clippy::panic,
     clippy::disallowed_methods,
+    clippy::indexing_slicing,
     reason = "a laboratory that cannot be set up ends the test, and it starts the program that is tested"
 )]
 
@@ -25,10 +26,12 @@ use palyra_api::{
     approval::{Answers, Approval, ApprovalQuery, Approve, Deny, Scope},
     call::{Call, NewCall},
 };
-use palyra_client::{Bearer, Client, ClientError, Endpoint};
+use palyra_client::{Bearer, Client, ClientError, DeviceKeys, Endpoint};
+use palyra_identity::DeviceIdentity;
 use palyra_types::{ToolName, WorkspaceName, id::CallId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What a daemon is to be like.
 #[derive(Default, Clone)]
@@ -111,7 +114,7 @@ impl DaemonPlan {
         fs::create_dir_all(&policies).unwrap();
         let (control, local) = (free_port(), free_port());
         let config = format!(
-            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\ndrain_seconds = 2\n{}\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
+            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\ndrain_seconds = 2\n{PACE}{}\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
             self.config,
             workspace.display()
         );
@@ -313,22 +316,28 @@ impl DaemonLab {
         self.control
     }
 
-    /// A credential, as it stands in its file.
+    /// The agents' credential, as it stands in its file.
     #[must_use]
-    pub fn token(&self, whose: &str) -> String {
-        fs::read_to_string(self.home.join("identity").join(format!("{whose}.token"))).unwrap().trim().to_owned()
+    pub fn agent_token(&self) -> String {
+        fs::read_to_string(self.home.join("identity/agent.token")).unwrap().trim().to_owned()
+    }
+
+    /// The device that the owner's command line is.
+    #[must_use]
+    pub fn device(&self) -> DeviceIdentity {
+        identity_in(&self.home.join("identity/device.json"))
     }
 
     /// The agent, on the local listener.
     #[must_use]
     pub fn agent(&self) -> Client {
-        self.holder_of("agent")
+        self.holder_of(&self.agent_token())
     }
 
-    /// Whoever holds this credential, on the local listener.
+    /// Whoever holds this bearer, on the local listener.
     #[must_use]
-    pub fn holder_of(&self, whose: &str) -> Client {
-        self.stranger().with_bearer(Bearer::parse(&self.token(whose)).unwrap())
+    pub fn holder_of(&self, bearer: &str) -> Client {
+        self.stranger().with_bearer(Bearer::parse(bearer).unwrap())
     }
 
     /// Somebody without a credential, on the local listener.
@@ -340,9 +349,41 @@ impl DaemonLab {
     /// The owner, on the control listener.
     #[must_use]
     pub fn owner(&self) -> Client {
-        let certificate = fs::read_to_string(self.home.join("identity/control.pem")).unwrap();
-        let client = Client::control(self.control, &certificate).unwrap();
-        client.with_bearer(Bearer::parse(&self.token("owner")).unwrap())
+        self.of_device(&self.device())
+    }
+
+    /// Whoever uses this device, on the control listener.
+    #[must_use]
+    pub fn of_device(&self, device: &DeviceIdentity) -> Client {
+        let DeviceIdentity { authorities, certificate, key, .. } = device;
+        Client::control(&self.control.to_string(), DeviceKeys { authorities, certificate, key }).unwrap()
+    }
+
+    /// The owner, on the local listener, by a session of the console.
+    pub async fn owner_locally(&self) -> Client {
+        self.holder_of(&self.console().await)
+    }
+
+    /// A session of the console, opened by the owner: what its page sends as bearer.
+    pub async fn console(&self) -> String {
+        self.sign_in(&self.owner().console_link().await.unwrap().url).await
+    }
+
+    /// Exchanges a link for a session of the console, as its page does: what the page then sends as bearer.
+    pub async fn sign_in(&self, url: &str) -> String {
+        let code = url.split("#code=").nth(1).unwrap();
+        let body = json!({ "code": code }).to_string();
+        let head = format!(
+            "POST /api/v1/console/session HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            self.local,
+            body.len()
+        );
+        let mut stream = tokio::net::TcpStream::connect(self.local).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let answer: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        answer["bearer"].as_str().unwrap().to_owned()
     }
 
     /// Whether it answers.
@@ -447,6 +488,23 @@ pub async fn over(by: &Client, id: CallId) -> Call {
     panic!("the call {id} does not come to its end")
 }
 
+/// The identity of a device as it stands in its file, whoever owns that.
+#[must_use]
+pub fn identity_in(path: &Path) -> DeviceIdentity {
+    let kept: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let text = |key: &str| kept[key].as_str().unwrap().to_owned();
+    DeviceIdentity {
+        name: text("name"),
+        address: text("address").parse().unwrap(),
+        authorities: text("authorities"),
+        certificate: text("certificate"),
+        key: text("key").into(),
+        device: text("device").parse().unwrap(),
+        principal: text("principal"),
+        role: kept["role"].as_str().map(str::to_owned),
+    }
+}
+
 /// A program of this workspace, beside the one that runs.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
@@ -469,6 +527,9 @@ fn free_port() -> SocketAddr {
         }
     }
 }
+
+/// Tests ask faster than programs do.
+const PACE: &str = "[access]\nprincipal_per_minute = 100000000\n";
 
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use palyra_gate::{
-    Answer, Answerer, ApprovalRecord, Completed, Connector, DecisionScope, Gate, Output, PendingToolApproval, Refusal,
-    ToolProposal, approval::AnswerError,
+    Answer, Answerer, ApprovalRecord, Completed, Connector, DecisionScope, Gate, Output, PendingToolApproval,
+    Petitioner, Refusal, ToolProposal, approval::AnswerError,
 };
 use palyra_journal::{JournalStore, RecordKind, SqliteJournal, StoredRecord, state::Charge, state::Waiting};
 use palyra_policy::Engine;
@@ -198,6 +198,7 @@ impl Lab {
             channel: Some(Channel::parse("cli").unwrap()),
             device: None,
             token: None,
+            member_of: None,
             workspace: Some(WorkspaceName::parse("lab").unwrap()),
             tool: ToolName::parse(tool).unwrap(),
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
@@ -307,8 +308,15 @@ pub fn owner() -> Answerer {
         interactive: true,
         channel: Some(Channel::parse("cli").unwrap()),
         device: None,
+        member_of: None,
         session: "terminal".to_owned(),
     }
+}
+
+/// Them, when they want something that is no call.
+#[must_use]
+pub fn operator() -> Petitioner {
+    owner().principal.into()
 }
 
 /// Waits until something holds, for ten seconds at most.

@@ -5,11 +5,12 @@ mod audit;
 pub mod daemon;
 mod faults;
 mod lab;
+pub mod paired;
 pub mod scripted;
 mod setup;
 pub mod site;
 
 pub use audit::Audit;
 pub use faults::{Faults, Hold};
-pub use lab::{Lab, Plan, TIER_B, owner, text, until};
+pub use lab::{Lab, Plan, TIER_B, operator, owner, text, until};
 pub use setup::{Opened, Setup};

@@ -5,11 +5,11 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use palyra_gate::{
-    DecisionScope, GateConfig, OpenError, PostureSetting, Refusal, StandingApproval, ToolProposal, WorkspaceError,
-    approval::record::Pattern, config::WorkspaceSection, posture::PostureLayer,
+    DecisionScope, GateConfig, OpenError, Petitioner, PostureSetting, Refusal, StandingApproval, ToolProposal,
+    WorkspaceError, approval::record::Pattern, config::WorkspaceSection, posture::PostureLayer,
 };
 use palyra_journal::{JournalStore, RecordKind};
-use palyra_tests::{Lab, Plan, TIER_B, owner, text};
+use palyra_tests::{Lab, Plan, TIER_B, operator, owner, text};
 use palyra_types::{
     AbsolutePath, Action, Channel, Posture, Principal, Resource, Sha256Digest, Timestamp, ToolName, WorkspaceName,
     clock::ManualClock,
@@ -20,10 +20,9 @@ use serde_json::{Value, json};
 async fn policy_says_who_may_do_what_is_no_call() {
     let lab = Lab::new().await;
     let tool = || Resource::Tool(ToolName::parse("process.run").unwrap());
-    let channel = || Some(Channel::parse("cli").unwrap());
-    assert_eq!(lab.gate.may(&owner().principal, Action::PostureSet, tool(), channel()), Ok(()));
+    assert_eq!(lab.gate.may(&operator(), Action::PostureSet, tool()), Ok(()));
     let agent = Principal::parse("agent:claude").unwrap();
-    let refused = lab.gate.may(&agent, Action::PostureSet, tool(), channel());
+    let refused = lab.gate.may(&agent.into(), Action::PostureSet, tool());
     assert!(matches!(refused, Err(Refusal::NotPermitted(_))), "{refused:?}");
 }
 
@@ -36,7 +35,7 @@ async fn policy_is_told_the_channel_of_what_is_no_call() {
     let may = |channel: Option<&str>| {
         let tool = Resource::Tool(ToolName::parse("process.run").unwrap());
         let channel = channel.map(|channel| Channel::parse(channel).unwrap());
-        lab.gate.may(&owner().principal, Action::PostureSet, tool, channel).is_ok()
+        lab.gate.may(&Petitioner { channel, ..operator() }, Action::PostureSet, tool).is_ok()
     };
     assert_eq!([Some("console"), Some("cli"), None].map(may), [true, false, false]);
 }
@@ -275,7 +274,7 @@ async fn every_posture_that_is_set_is_listed() {
         setting(PostureLayer::Agent, "agent:claude", "process.run", Posture::Disabled),
     ];
     for setting in &settings {
-        lab.gate.set_posture(setting, &owner().principal).await.unwrap();
+        lab.gate.set_posture(setting, &operator()).await.unwrap();
     }
     assert_eq!(lab.gate.postures().await.unwrap(), settings);
 }

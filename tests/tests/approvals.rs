@@ -16,7 +16,7 @@ use palyra_gate::{
 };
 use palyra_journal::{JournalStore, RecordKind, state::ApprovalState, store::ApprovalQuery};
 use palyra_policy::SourceFile;
-use palyra_tests::{Lab, Plan, owner, text};
+use palyra_tests::{Lab, Plan, operator, owner, text};
 use palyra_types::{Posture, Principal, Timestamp, ToolName, clock::ManualClock};
 use serde_json::json;
 
@@ -177,10 +177,10 @@ async fn a_grant_that_was_ended_covers_nothing() {
     let lab = Lab::new().await;
     let done = lab.approved(lab.command(["echo", "x"]), SESSION).await.unwrap();
     let id = done.receipt.attestation.approver.unwrap().approval;
-    lab.gate.end_grant(id, &owner().principal).await.unwrap();
+    lab.gate.end_grant(id, &operator()).await.unwrap();
     let _asks = lab.propose(lab.command(["echo", "x"]));
     lab.asked(1).await;
-    assert!(lab.gate.end_grant(id, &owner().principal).await.is_err());
+    assert!(lab.gate.end_grant(id, &operator()).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -345,7 +345,7 @@ async fn equal_calls_that_are_answered_together_for_the_session_make_one_grant_t
         call.await.unwrap().unwrap();
     }
     lab.gate.run(lab.command(["echo", "same"])).await.unwrap();
-    lab.gate.end_grant(first, &owner().principal).await.unwrap();
+    lab.gate.end_grant(first, &operator()).await.unwrap();
     let _asks = lab.propose(lab.command(["echo", "same"]));
     lab.asked(1).await;
 }
@@ -359,7 +359,7 @@ async fn postures_of_layers_combine_as_promised() {
     let set = |layer, key: &str, posture| {
         let setting = PostureSetting { layer, key: key.to_owned(), tool: tool.clone(), posture: Some(posture) };
         let gate = lab.gate.clone();
-        async move { gate.set_posture(&setting, &owner().principal).await.unwrap() }
+        async move { gate.set_posture(&setting, &operator()).await.unwrap() }
     };
     set(PostureLayer::Global, "", Posture::Disabled).await;
     set(PostureLayer::Agent, "agent:claude", Posture::AlwaysAllow).await;

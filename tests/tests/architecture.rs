@@ -58,11 +58,13 @@ const REACH: &[(&str, Reach)] = &[
     ),
     (
         "palyra-cli",
-        // Whoever verifies a journal need not trust the daemon that wrote it, so the command line reads it itself.
+        // Whoever verifies a journal need not trust the daemon that wrote it, so the command line reads it itself. It is also what a device is
+        // paired with, whose side of a pairing and whose key no daemon has.
         Reach::Only(&[
             "palyra-client",
             "palyra-api",
             "palyra-daemon",
+            "palyra-identity",
             "palyra-journal",
             "palyra-policy",
             "palyra-types",

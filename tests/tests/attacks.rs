@@ -18,7 +18,7 @@ use palyra_journal::{
     state::{ApprovalState, CallState, Change, Charge},
 };
 use palyra_policy::{Preset, SourceFile};
-use palyra_tests::{Faults, Lab, Plan, owner, text, until};
+use palyra_tests::{Faults, Lab, Plan, operator, owner, text, until};
 use palyra_types::{
     DeviceId, EgressEnforcementMode, Principal, Timestamp,
     clock::ManualClock,
@@ -41,7 +41,7 @@ async fn proposing_the_id_of_a_running_call_again_does_not_put_it_out_of_reach()
     let running = lab.propose(call);
     started(&lab, id).await;
     assert_eq!(lab.gate.run(again).await, Err(Refusal::Repeated));
-    assert!(lab.gate.cancel(id, &owner().principal).unwrap(), "the running call cannot be cancelled any more");
+    assert!(lab.gate.cancel(id, &operator()).unwrap(), "the running call cannot be cancelled any more");
     assert_eq!(ended(running).await.unwrap().receipt.attestation.ending, Ending::Cancelled);
 }
 
@@ -72,7 +72,7 @@ async fn a_call_that_is_cancelled_while_it_is_decided_about_never_starts() {
     let (id, gate) = (call.call, lab.gate.clone());
     faults.fail_reads(move |what| {
         if what == "postures" {
-            gate.cancel(id, &owner().principal).unwrap();
+            gate.cancel(id, &operator()).unwrap();
         }
         false
     });
@@ -91,7 +91,7 @@ async fn a_call_that_is_cancelled_while_its_start_is_written_is_attested_and_run
     let hold = faults.hold(|transaction| has(transaction, RecordKind::ToolStarted));
     let running = lab.propose(call);
     hold.reached().await;
-    lab.gate.cancel(id, &owner().principal).unwrap();
+    lab.gate.cancel(id, &operator()).unwrap();
     hold.release();
     let done = ended(running).await.unwrap();
     assert_eq!(done.receipt.attestation.ending, Ending::Cancelled);
@@ -230,7 +230,7 @@ async fn a_call_whose_grant_is_ended_while_it_is_used_asks() {
     let hold = faults.hold(|transaction| transaction.changes.iter().any(|one| matches!(one, Change::UseGrant(_))));
     let running = lab.propose(lab.command(["echo", "x"]));
     hold.reached().await;
-    lab.gate.end_grant(grant, &owner().principal).await.unwrap();
+    lab.gate.end_grant(grant, &operator()).await.unwrap();
     hold.release();
     let question = lab.asked(1).await.remove(0);
     lab.approve(question.id, DecisionScope::Once).await.unwrap();

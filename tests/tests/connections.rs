@@ -16,20 +16,14 @@ use std::{
 
 use palyra_api::call::NewCall;
 use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, command, over, tool};
+use palyra_types::clock::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use tokio_rustls::{
-    TlsConnector,
-    client::TlsStream,
-    rustls::{
-        ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
-    },
-};
+use tokio_rustls::{TlsConnector, client::TlsStream, rustls::pki_types::ServerName};
 
 /// Connects so many times, and says nothing.
 async fn silent(to: SocketAddr, count: usize) -> Vec<TcpStream> {
@@ -49,32 +43,31 @@ fn as_many_as_possible() -> usize {
 }
 
 /// The head of a request.
-fn head(lab: &DaemonLab, whose: &str, line: &str, more: &str) -> String {
-    head_for(lab.local(), &lab.token(whose), line, more)
+fn head(lab: &DaemonLab, line: &str, more: &str) -> String {
+    head_for(lab, lab.local(), line, more)
 }
 
-fn head_for(host: SocketAddr, token: &str, line: &str, more: &str) -> String {
-    format!("{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
+/// On the local listener with the agents' token, on the other with nothing but the certificate.
+fn head_for(lab: &DaemonLab, host: SocketAddr, line: &str, more: &str) -> String {
+    let bearer =
+        if host == lab.local() { format!("Authorization: Bearer {}\r\n", lab.agent_token()) } else { String::new() };
+    format!("{line} HTTP/1.1\r\nHost: {host}\r\n{bearer}{more}\r\n")
 }
 
 /// The agent's proposal to run a program, and another request behind it, the last one.
 fn proposal(lab: &DaemonLab, host: SocketAddr, call: &NewCall) -> String {
     let body = serde_json::to_string(call).unwrap();
     let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-    let token = lab.token("agent");
-    let behind = head_for(host, &token, "GET /api/v1/tools", "Connection: close\r\n");
-    format!("{}{body}{behind}", head_for(host, &token, "POST /api/v1/calls", &length))
+    let behind = head_for(lab, host, "GET /api/v1/tools", "Connection: close\r\n");
+    format!("{}{body}{behind}", head_for(lab, host, "POST /api/v1/calls", &length))
 }
 
 /// A connection to the control listener.
 async fn control(lab: &DaemonLab) -> TlsStream<TcpStream> {
-    let certificate = std::fs::read(lab.home().join("identity/control.pem")).unwrap();
-    let mut trusted = RootCertStore::empty();
-    trusted.add(CertificateDer::from_pem_slice(&certificate).unwrap()).unwrap();
-    let config = ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+    let config = palyra_identity::client_config(&lab.device(), Arc::new(SystemClock::new())).unwrap();
     let stream = TcpStream::connect(lab.control()).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    TlsConnector::from(config).connect(name, stream).await.unwrap()
 }
 
 /// What comes until the daemon hangs up.
@@ -87,7 +80,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 
 /// Whether strangers and the owner, who come now, are answered soon, on both listeners.
 async fn everybody_is_answered(lab: &DaemonLab) {
-    for owner in [lab.owner(), lab.holder_of("owner")] {
+    for owner in [lab.owner(), lab.owner_locally().await] {
         let begun = Instant::now();
         owner.health().await.unwrap();
         owner.identity().await.unwrap();
@@ -99,7 +92,7 @@ async fn everybody_is_answered(lab: &DaemonLab) {
 async fn thousands_of_silent_connections_keep_nobody_out_and_end_nothing_that_is_under_way() {
     let count = as_many_as_possible();
     let lab = DaemonLab::new();
-    let mut events = lab.holder_of("owner").events(None).await.unwrap();
+    let mut events = lab.owner_locally().await.events(None).await.unwrap();
     let agent = lab.agent();
     let proposing = tokio::spawn(async move { agent.propose(&command(["true"]), None).await });
     let question = asked(&lab.owner(), 1).await.remove(0);
@@ -136,8 +129,7 @@ async fn who_is_known_and_idle_makes_room_for_others() {
 async fn an_agent_with_many_requests_under_way_leaves_places_to_people() {
     let lab = DaemonPlan::default().descriptors(256).start();
     // Half of 64 places are for agents. Some of these get none.
-    let unfinished =
-        head(&lab, "agent", "POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 100\r\n");
+    let unfinished = head(&lab, "POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 100\r\n");
     let mut slow = Vec::new();
     for _ in 0..40 {
         let mut stream = TcpStream::connect(lab.local()).await.unwrap();
@@ -146,7 +138,7 @@ async fn an_agent_with_many_requests_under_way_leaves_places_to_people() {
     }
     palyra_tests::until(|| async {
         let mut stream = TcpStream::connect(lab.local()).await.unwrap();
-        let request = head(&lab, "agent", "GET /api/v1/tools", "Connection: close\r\n");
+        let request = head(&lab, "GET /api/v1/tools", "Connection: close\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let answer = rest(&mut stream).await;
         answer.starts_with("HTTP/1.1 429 ") && answer.contains("too_many_requests")
@@ -162,7 +154,7 @@ async fn who_says_nothing_is_hung_up_on_in_time_at_the_beginning_and_between_two
     let mut unsaid = TcpStream::connect(lab.local()).await.unwrap();
     let mut without_tls = TcpStream::connect(lab.control()).await.unwrap();
     let mut kept = TcpStream::connect(lab.local()).await.unwrap();
-    kept.write_all(head(&lab, "owner", "GET /api/v1/identity", "").as_bytes()).await.unwrap();
+    kept.write_all(head(&lab, "GET /api/v1/identity", "").as_bytes()).await.unwrap();
     let (nothing, no_handshake, answer) = tokio::join!(rest(&mut unsaid), rest(&mut without_tls), rest(&mut kept));
     assert_eq!((nothing.as_str(), no_handshake.as_str()), ("", ""));
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.to_lowercase().contains("connection: close"), "{answer}");
@@ -224,7 +216,7 @@ async fn who_sends_more_and_hangs_up_over_tls_withdraws_what_they_waited_for() {
         assert_eq!(over(&owner, question.call).await.refusal.unwrap().code, "cancelled", "{more} bytes");
     }
     // What runs is stopped.
-    let mut events = lab.holder_of("owner").events(None).await.unwrap();
+    let mut events = lab.owner_locally().await.events(None).await.unwrap();
     let mut stream = control(&lab).await;
     stream.write_all(proposal(&lab, lab.control(), &command(["sleep", "60"])).as_bytes()).await.unwrap();
     let started = loop {
@@ -257,7 +249,7 @@ async fn a_body_that_takes_its_time_is_not_taken_for_something_else() {
     let body = serde_json::to_string(&tool("fs.list", args)).unwrap();
     let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
     let mut stream = TcpStream::connect(lab.local()).await.unwrap();
-    stream.write_all(head(&lab, "agent", "POST /api/v1/calls", &length).as_bytes()).await.unwrap();
+    stream.write_all(head(&lab, "POST /api/v1/calls", &length).as_bytes()).await.unwrap();
     for piece in body.as_bytes().chunks(100_000) {
         stream.write_all(piece).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;

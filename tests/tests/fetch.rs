@@ -440,7 +440,7 @@ async fn a_transfer_ends_when_policy_denies_it_or_somebody_stops_it() {
     let stopped = proposal.call;
     let running = world.lab.propose(proposal);
     until(async || server.requests().len() == 1).await;
-    assert!(world.lab.gate.cancel(stopped, &Principal::parse("agent:claude").unwrap()).unwrap());
+    assert!(world.lab.gate.cancel(stopped, &Principal::parse("agent:claude").unwrap().into()).unwrap());
     let done = running.await.unwrap().unwrap();
     assert_eq!((done.receipt.attestation.ending, &done.output), (Ending::Cancelled, &Output::Nothing));
     assert_eq!(world.connections(stopped).await[0].1, "closed");

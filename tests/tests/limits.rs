@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use palyra_gate::{
-    AnswerError, CancelCause, DecisionScope, Ending, PostureSetting, Recovered, Refusal, ToolProposal,
+    AnswerError, CancelCause, DecisionScope, Ending, Petitioner, PostureSetting, Recovered, Refusal, ToolProposal,
     posture::PostureLayer,
 };
 use palyra_journal::{
@@ -13,7 +13,7 @@ use palyra_journal::{
     state::{ApprovalState, Charge},
 };
 use palyra_policy::SourceFile;
-use palyra_tests::{Faults, Lab, Plan, owner, until};
+use palyra_tests::{Faults, Lab, Plan, operator, until};
 use palyra_types::{Posture, Principal, ToolName, id::CallId};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ async fn calls_of_one_principal_take_turns_and_do_not_hold_up_another() {
     // Another gets its turn meanwhile.
     lab.gate.run(of(&lab, "agent:other", &["true"]).await).await.unwrap();
     assert_eq!(lab.story(waits).await, []);
-    assert!(lab.gate.cancel(id, &owner().principal).unwrap());
+    assert!(lab.gate.cancel(id, &operator()).unwrap());
     assert_eq!(running.await.unwrap().unwrap().receipt.attestation.ending, Ending::Cancelled);
     assert_eq!(queued.await.unwrap().unwrap().receipt.attestation.ending, Ending::Completed);
 }
@@ -66,7 +66,7 @@ async fn a_call_that_waits_for_its_turn_can_be_withdrawn() {
     let second = lab.command(["touch", "marker"]);
     let waits = second.call;
     let queued = lab.propose(second);
-    until(|| async { lab.gate.cancel(waits, &owner().principal).unwrap() }).await;
+    until(|| async { lab.gate.cancel(waits, &operator()).unwrap() }).await;
     assert_eq!(queued.await.unwrap().unwrap_err().code(), "cancelled");
     assert_eq!(lab.story(waits).await, [RecordKind::ToolProposed, RecordKind::ToolDecided]);
     assert_eq!(lab.used(lab.run).await.calls, 1);
@@ -120,16 +120,16 @@ async fn an_agent_stops_its_own_calls_and_nobody_elses() {
     let waiting = lab.propose(call);
     lab.asked(1).await;
     let other = Principal::parse("agent:other").unwrap();
-    assert!(matches!(lab.gate.cancel(id, &other), Err(Refusal::NotPermitted(_))));
+    assert!(matches!(lab.gate.cancel(id, &other.into()), Err(Refusal::NotPermitted(_))));
     assert!(!waiting.is_finished());
-    assert_eq!(lab.gate.cancel(id, &own), Ok(true));
+    assert_eq!(lab.gate.cancel(id, &own.into()), Ok(true));
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "cancelled");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_changes_neither_postures_nor_standing_approvals() {
     let lab = Lab::new().await;
-    let agent = Principal::parse("agent:claude").unwrap();
+    let agent = Petitioner::from(Principal::parse("agent:claude").unwrap());
     let tool = ToolName::parse("process.run").unwrap();
     let free =
         PostureSetting { layer: PostureLayer::Global, key: String::new(), tool, posture: Some(Posture::AlwaysAllow) };
@@ -153,7 +153,7 @@ async fn a_posture_reaches_the_calls_that_wait_even_if_whoever_set_it_is_gone() 
     let (gate, tool) = (lab.gate.clone(), ToolName::parse("process.run").unwrap());
     let setting =
         PostureSetting { layer: PostureLayer::Global, key: String::new(), tool, posture: Some(Posture::Disabled) };
-    let set = tokio::spawn(async move { gate.set_posture(&setting, &owner().principal).await });
+    let set = tokio::spawn(async move { gate.set_posture(&setting, &operator()).await });
     hold.reached().await;
     set.abort();
     hold.release();

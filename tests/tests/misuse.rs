@@ -39,12 +39,12 @@ async fn say(to: SocketAddr, request: &[u8]) -> (u16, String) {
 
 struct Raw<'a> {
     lab: &'a DaemonLab,
-    whose: &'a str,
+    bearer: String,
 }
 
 impl Raw<'_> {
     fn head(&self, line: &str, more: &str) -> String {
-        let (host, token) = (self.lab.local(), self.lab.token(self.whose));
+        let (host, token) = (self.lab.local(), &self.bearer);
         format!("{line} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{more}\r\n")
     }
 
@@ -68,7 +68,7 @@ impl Raw<'_> {
 #[tokio::test]
 async fn a_body_that_makes_no_sense_is_refused_with_what_is_wrong() {
     let lab = DaemonLab::new();
-    let agent = Raw { lab: &lab, whose: "agent" };
+    let agent = Raw { lab: &lab, bearer: lab.agent_token() };
     let deep = format!("{{\"tool\":\"fs.list\",\"args\":{}1{}}}", "{\"a\":".repeat(100), "}".repeat(100));
     for (body, expected) in [
         ("", (400, "bad_json")),
@@ -100,7 +100,7 @@ async fn a_body_that_makes_no_sense_is_refused_with_what_is_wrong() {
     assert_eq!(agent.ask("PATCH /api/v1/calls", "", "").await, (405, "method_not_allowed".to_owned()));
     assert_eq!(agent.ask("OPTIONS /api/v1/calls", "", "").await, (405, "method_not_allowed".to_owned()));
     assert_eq!(agent.ask("GET /api/v1/nothing", "", "").await, (404, "not_found".to_owned()));
-    let owner = Raw { lab: &lab, whose: "owner" };
+    let owner = Raw { lab: &lab, bearer: lab.console().await };
     assert_eq!(owner.ask("GET /api/v1/journal/records?limit=0", "", "").await, (400, "bad_request".to_owned()));
     assert_eq!(owner.ask("GET /api/v1/journal/records?wat=0", "", "").await, (400, "bad_request".to_owned()));
     assert_eq!(owner.ask("GET /api/v1/events", "Last-Event-ID: x\r\n", "").await, (400, "bad_request".to_owned()));
@@ -111,12 +111,12 @@ async fn a_directory_that_a_person_works_in_is_not_for_agents_by_its_name_either
     let lab = DaemonLab::new();
     let secret = tempfile::tempdir().unwrap();
     let path = secret.path().to_str().unwrap();
-    let owner = Raw { lab: &lab, whose: "owner" };
+    let owner = Raw { lab: &lab, bearer: lab.console().await };
     let (status, told) = owner.propose(&format!(r#"{{"tool":"fs.list","directory":"{path}"}}"#)).await;
     assert_eq!(status, 200, "{told}");
     let told: Value = serde_json::from_str(&told).unwrap();
     let name = told["proposed"]["workspace"].as_str().unwrap().to_owned();
-    let agent = Raw { lab: &lab, whose: "agent" };
+    let agent = Raw { lab: &lab, bearer: lab.agent_token() };
     let (status, code) = agent.propose(&format!(r#"{{"tool":"fs.list","workspace":"{name}"}}"#)).await;
     assert_eq!((status, code.as_str()), (422, "unknown_workspace"));
 }
@@ -124,7 +124,7 @@ async fn a_directory_that_a_person_works_in_is_not_for_agents_by_its_name_either
 #[tokio::test]
 async fn a_body_of_a_hundred_megabytes_is_refused_at_once_and_takes_no_memory() {
     let lab = DaemonLab::new();
-    let agent = Raw { lab: &lab, whose: "agent" };
+    let agent = Raw { lab: &lab, bearer: lab.agent_token() };
     let before = resident(&lab);
     let begun = Instant::now();
     let head = agent.head("POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 104857600\r\n");
@@ -143,7 +143,7 @@ async fn a_body_of_a_hundred_megabytes_is_refused_at_once_and_takes_no_memory() 
 #[tokio::test]
 async fn a_request_for_another_host_or_from_another_page_is_refused() {
     let lab = DaemonLab::new();
-    let (port, token) = (lab.local().port(), lab.token("owner"));
+    let (port, token) = (lab.local().port(), lab.console().await);
     let ask = async |host: &str, more: &str| {
         let request = format!(
             "GET /api/v1/tools HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{more}\r\n"
@@ -171,7 +171,7 @@ async fn a_request_for_another_host_or_from_another_page_is_refused() {
 #[tokio::test]
 async fn a_credential_is_taken_from_the_one_header_only() {
     let lab = DaemonLab::new();
-    let (host, token) = (lab.local(), lab.token("owner"));
+    let (host, token) = (lab.local(), lab.console().await);
     let ask = async |line: &str, headers: &str| {
         let request = format!("GET {line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
         say(host, request.as_bytes()).await.0
@@ -190,7 +190,7 @@ async fn a_credential_is_taken_from_the_one_header_only() {
 #[tokio::test]
 async fn slow_senders_hold_nobody_up() {
     let lab = DaemonLab::new();
-    let agent = Raw { lab: &lab, whose: "agent" };
+    let agent = Raw { lab: &lab, bearer: lab.agent_token() };
     let head = agent.head("POST /api/v1/calls", "Content-Type: application/json\r\nContent-Length: 100\r\n");
     let mut slow = Vec::new();
     for index in 0..200 {
@@ -221,11 +221,12 @@ async fn slow_senders_hold_nobody_up() {
 async fn of_many_answers_to_one_question_one_wins_and_the_others_are_told_so_soon() {
     let lab = DaemonLab::new();
     let waiting = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
-    let owner = lab.holder_of("owner");
+    let owner = lab.owner_locally().await;
     let question = asked(&owner, 1).await.remove(0);
+    let bearer = lab.console().await;
     let mut answers = Vec::new();
     for index in 0..40 {
-        let (owner, question) = (lab.holder_of("owner"), question.clone());
+        let (owner, question) = (lab.holder_of(&bearer), question.clone());
         answers.push(tokio::spawn(async move {
             match index % 2 {
                 0 => owner.approve(question.id, &yes(&question)).await,
@@ -311,7 +312,7 @@ async fn runs_and_streams_are_bounded_for_each_principal() {
     }
     let ClientError::Refused { status, error } = agent.run_stream(run.id, None).await.err().unwrap() else { panic!() };
     assert_eq!((status, error.code.as_str()), (429, "too_many_streams"));
-    let mut owners = lab.holder_of("owner").events(None).await.unwrap();
+    let mut owners = lab.owner_locally().await.events(None).await.unwrap();
     drop(streams);
     palyra_tests::until(|| async { lab.agent().run_stream(run.id, None).await.is_ok() }).await;
     let mut opened = 0;
@@ -325,7 +326,7 @@ async fn runs_and_streams_are_bounded_for_each_principal() {
 #[tokio::test]
 async fn what_is_refused_does_not_fill_the_journal() {
     let lab = DaemonLab::new();
-    let agent = Raw { lab: &lab, whose: "agent" };
+    let agent = Raw { lab: &lab, bearer: lab.agent_token() };
     let long = "x".repeat(900_000);
     let (status, _) = agent.propose(&format!(r#"{{"tool":"fs.list","args":{{"wat":"{long}"}}}}"#)).await;
     assert_eq!(status, 422);
@@ -465,7 +466,7 @@ async fn a_reload_whose_caller_hangs_up_is_told_of_and_does_not_overtake_a_later
     let own = lab.home().join("policies/own.cedar");
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     std::fs::write(&own, many()).unwrap();
-    let raw = Raw { lab: &lab, whose: "owner" };
+    let raw = Raw { lab: &lab, bearer: lab.console().await };
     let mut stream = TcpStream::connect(lab.local()).await.unwrap();
     stream.write_all(raw.head("POST /api/v1/policy/reload", "Content-Length: 0\r\n").as_bytes()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;

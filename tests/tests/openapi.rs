@@ -10,20 +10,37 @@ use std::{
     process::Command,
 };
 
+use palyra_api::{member::SetFlag, token::NewToken};
 use palyra_tests::daemon::{DaemonLab, accepted, command};
 
 #[tokio::test]
 async fn what_the_owner_is_answered_is_what_is_described() {
-    try_as("owner").await;
+    let lab = DaemonLab::new();
+    for flag in lab.owner().flags().await.unwrap().flags {
+        lab.owner().set_flag(&flag.name, &SetFlag { on: true }).await.unwrap();
+    }
+    // A token of theirs that may be used for everything: a session of the console would be ended on the way.
+    let token = NewToken {
+        name: "schemathesis".to_owned(),
+        principal: "user:owner".to_owned(),
+        scopes: lab.owner().scopes().await.unwrap().scopes.into_iter().map(|scope| scope.name).collect(),
+        lifetime_seconds: 3_600,
+        role: None,
+        workspaces: None,
+        per_minute: Some(100_000),
+        concurrent: None,
+    };
+    let minted = lab.owner().mint_token(&token).await.unwrap();
+    try_as(&lab, &minted.secret).await;
 }
 
 #[tokio::test]
 async fn what_an_agent_is_answered_is_what_is_described() {
-    try_as("agent").await;
+    let lab = DaemonLab::new();
+    try_as(&lab, &lab.agent_token()).await;
 }
 
-async fn try_as(whose: &str) {
-    let lab = DaemonLab::new();
+async fn try_as(lab: &DaemonLab, bearer: &str) {
     let waiting = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
     let (call, run, approval) = (waiting.id, waiting.run, waiting.approval.unwrap());
     let (tool, files) = (schemathesis(), Path::new(env!("CARGO_MANIFEST_DIR")).join("schemathesis"));
@@ -38,7 +55,7 @@ async fn try_as(whose: &str) {
         .current_dir(scratch.path())
         .env("PYTHONPATH", &files)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("PALYRA_BEARER", lab.token(whose))
+        .env("PALYRA_BEARER", bearer)
         .env("PALYRA_CALL", call.to_string())
         .env("PALYRA_RUN", run.to_string())
         .env("PALYRA_APPROVAL", approval.to_string())

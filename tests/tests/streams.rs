@@ -30,13 +30,13 @@ async fn work(lab: &DaemonLab, calls: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_readers_are_told_everything_once_and_in_order() {
     let lab = DaemonLab::new();
-    let owner = lab.holder_of("owner");
+    let (owner, bearer) = (lab.owner_locally().await, lab.console().await);
     let begin = owner.head().await.unwrap().size - 1;
     // Every call is four records: proposed, decided, started, attested. The first opens a run.
     let (calls, last) = (60, begin + 1 + 60 * 4);
     let mut readers = Vec::new();
     for reader in 0..500_u64 {
-        let client = lab.holder_of("owner");
+        let client = lab.holder_of(&bearer);
         readers.push(tokio::spawn(async move {
             if reader % 5 != 0 {
                 return read(client, begin, last).await;
@@ -66,12 +66,12 @@ async fn five_hundred_readers_are_told_everything_once_and_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_reads_nothing_holds_up_nobody_and_misses_nothing() {
     let lab = DaemonLab::new();
-    let owner = lab.holder_of("owner");
+    let owner = lab.owner_locally().await;
     let begin = owner.head().await.unwrap().size - 1;
     let mut deaf = Vec::new();
+    let (host, token) = (lab.local(), lab.console().await);
     for _ in 0..20 {
         let mut stream = TcpStream::connect(lab.local()).await.unwrap();
-        let (host, token) = (lab.local(), lab.token("owner"));
         let head =
             format!("GET /api/v1/events?after=0 HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_reader_that_reads_nothing_holds_up_nobody_and_misses_nothing() {
     }
     let slow = owner.events(Some(begin)).await.unwrap();
     let size = |calls: u64| begin + 1 + calls * 4;
-    let quick = tokio::spawn(read(lab.holder_of("owner"), begin, size(300)));
+    let quick = tokio::spawn(read(lab.owner_locally().await, begin, size(300)));
     let begun = Instant::now();
     work(&lab, 300).await;
     assert_eq!(quick.await.unwrap().len(), 1 + 300 * 4);

@@ -77,6 +77,7 @@ async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Pr
             channel: Some(Channel::parse("api").unwrap()),
             device: None,
             token: None,
+            member_of: None,
             workspace: Some(WorkspaceName::parse("lab").unwrap()),
             tool: ToolName::parse(tool).unwrap(),
             args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
