@@ -16,7 +16,6 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -29,11 +28,14 @@ use axum::{Router, body::Bytes, http::header, routing::post};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use palyra_benches::{judge, median};
-use palyra_client::{Client, Endpoint};
+use palyra_benches::{
+    daemon::{Daemon, program},
+    judge, median, middle, millis,
+};
 use tokio::net::TcpStream;
 
 const CONNECTIONS: usize = 64;
+const AGENTS: usize = 16;
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(1_500);
 
@@ -44,17 +46,17 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let version = version();
     let mut daemon = Daemon::start();
-    let idle = daemon.resident_after_a_rest();
+    let idle = resident_after_a_rest(&daemon);
     let (bare, bare_address) = bare();
     let (mut floor, mut denied) = (Vec::new(), Vec::new());
+    let (bare_requests, requests) = ([bare_request(bare_address)], requests(&daemon));
     for _ in 0..ROUNDS {
-        floor.push(runtime.block_on(load(bare_address, Arc::new(bare_request(bare_address)), StatusCode::OK)));
-        let request = Arc::new(daemon.request());
-        denied.push(runtime.block_on(load(daemon.local, request, StatusCode::FORBIDDEN)));
+        floor.push(runtime.block_on(load(bare_address, &bare_requests, StatusCode::OK)));
+        denied.push(runtime.block_on(load(daemon.local(), &requests, StatusCode::FORBIDDEN)));
     }
     end(bare);
     let records = daemon.stop();
-    let ready = daemon.ready_times();
+    let ready = ready_times(&mut daemon);
     let (floor, denied) = (middle(floor), middle(denied));
     let share = denied / floor * 100.0;
     println!("bare axum JSON route     {floor:>9.0} requests/s over {CONNECTIONS} connections");
@@ -71,11 +73,11 @@ fn main() {
 }
 
 /// Asks over many connections for a while, and says how many requests were answered each second.
-async fn load(address: SocketAddr, request: Arc<Template>, expected: StatusCode) -> f64 {
+async fn load(address: SocketAddr, requests: &[Arc<Template>], expected: StatusCode) -> f64 {
     let begun = Instant::now();
     let mut workers = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let request = Arc::clone(&request);
+    for request in requests.iter().cycle().take(CONNECTIONS) {
+        let request = Arc::clone(request);
         workers.push(tokio::spawn(async move {
             let stream = TcpStream::connect(address).await.unwrap();
             stream.set_nodelay(true).unwrap();
@@ -120,80 +122,32 @@ impl Template {
     }
 }
 
-fn bare_request(address: SocketAddr) -> Template {
-    Template { host: address.to_string(), path: "/", bearer: "Bearer none".to_owned() }
+fn bare_request(address: SocketAddr) -> Arc<Template> {
+    Arc::new(Template { host: address.to_string(), path: "/", bearer: "Bearer none".to_owned() })
 }
 
-/// A daemon with a state directory of its own, on a real disk.
-struct Daemon {
-    home: tempfile::TempDir,
-    local: SocketAddr,
-    child: Option<Child>,
+/// What agents ask for. There are some of them, because each has a pace of its own that one alone would reach.
+fn requests(daemon: &Daemon) -> Vec<Arc<Template>> {
+    let host = daemon.local().to_string();
+    let request = |token| Template { host: host.clone(), path: "/api/v1/calls", bearer: format!("Bearer {token}") };
+    daemon.tokens(AGENTS).into_iter().map(|token| Arc::new(request(token))).collect()
 }
 
-impl Daemon {
-    fn start() -> Self {
-        let home = tempfile::Builder::new().prefix("palyra-bench").tempdir_in(home()).unwrap();
-        let (control, local) = (free(), free());
-        let workspace = home.path().join("workspace");
-        std::fs::create_dir(&workspace).unwrap();
-        let state = home.path().join("state");
-        std::fs::create_dir(&state).unwrap();
-        let config = format!(
-            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\n[log]\nlevel = \"warn\"\n[policy]\npreset = \"observe\"\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
-            workspace.display()
-        );
-        std::fs::write(state.join("config.toml"), config).unwrap();
-        assert!(Command::new("chmod").args(["-R", "go="]).arg(&state).status().unwrap().success());
-        let mut daemon = Self { home, local, child: None };
-        daemon.up();
-        daemon
-    }
+/// The memory that a daemon takes a moment after its start, in kB.
+fn resident_after_a_rest(daemon: &Daemon) -> u64 {
+    std::thread::sleep(Duration::from_secs(2));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
 
-    /// Starts it, and says how long it took until it was ready.
-    fn up(&mut self) -> Duration {
-        let begun = Instant::now();
-        let mut command = Command::new(program("palyrad"));
-        self.child = Some(command.env("PALYRA_HOME", self.home.path().join("state")).spawn().unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let client = Client::local(Endpoint::parse(&format!("http://{}", self.local)).unwrap());
-        while !runtime.block_on(client.readiness()).is_ok_and(|readiness| readiness.ready) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "it does not get ready");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        begun.elapsed()
+fn ready_times(daemon: &mut Daemon) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for _ in 0..11 {
+        times.push(daemon.up());
+        daemon.stop();
     }
-
-    fn request(&self) -> Template {
-        let token = std::fs::read_to_string(self.home.path().join("state/identity/agent.token")).unwrap();
-        Template { host: self.local.to_string(), path: "/api/v1/calls", bearer: format!("Bearer {}", token.trim()) }
-    }
-
-    /// The memory it takes a moment after its start, in kB.
-    fn resident_after_a_rest(&self) -> u64 {
-        std::thread::sleep(Duration::from_secs(2));
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.as_ref().unwrap().id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    }
-
-    /// Stops it, and says how large its journal is.
-    fn stop(&mut self) -> u64 {
-        let mut child = self.child.take().unwrap();
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
-        assert!(child.wait().unwrap().success());
-        std::fs::metadata(self.home.path().join("state/journal/journal.db")).unwrap().len()
-    }
-
-    fn ready_times(&mut self) -> Vec<Duration> {
-        let mut times = Vec::new();
-        for _ in 0..11 {
-            times.push(self.up());
-            self.stop();
-        }
-        times
-    }
+    times
 }
 
 /// Serves what a route costs that reads a JSON body and answers with JSON, and nothing else.
@@ -234,32 +188,6 @@ fn version() -> Duration {
         })
     });
     median(times.collect())
-}
-
-/// A program of the `dist` profile.
-fn program(name: &str) -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    // target/<profile>/deps/<this program>
-    let path = here.ancestors().nth(3).unwrap().join("dist").join(name);
-    assert!(path.is_file(), "{} is not there: make dist", path.display());
-    path
-}
-
-fn free() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-fn home() -> PathBuf {
-    std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from)
-}
-
-fn middle(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or_default()
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
 }
 
 const BARE: &str = "PALYRA_BENCH_BARE";

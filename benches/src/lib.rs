@@ -2,7 +2,12 @@
 
 #![allow(clippy::expect_used, clippy::missing_panics_doc, reason = "a measurement that cannot be set up ends")]
 
+pub mod daemon;
+pub mod floor;
+pub mod load;
 pub mod place;
+pub mod processor;
+pub mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +16,13 @@ use std::time::{Duration, Instant};
 pub fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// The middle of some figures.
+#[must_use]
+pub fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
 /// How long something takes.

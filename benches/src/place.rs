@@ -76,6 +76,7 @@ impl Place {
             channel: Some(Channel::parse("cli").expect("a channel")),
             device: None,
             token: None,
+            member_of: None,
             workspace: Some(WorkspaceName::parse("lab").expect("a workspace")),
             tool: ToolName::parse(tool).expect("a tool"),
             args: JsonObject::try_from_value(args, Limits::default()).expect("arguments"),
