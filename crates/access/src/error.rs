@@ -95,7 +95,7 @@ pub enum Refusal {
     #[error("the invitation of `{0}` is over")]
     InvitationOver(PrincipalId),
     /// An invitation that lasts too short or too long.
-    #[error("an invitation lasts a minute to 30 days, not {} s", .0.as_secs())]
+    #[error("an invitation lasts a minute to 30 days, not {}", plain(.0))]
     InvitationLifetime(Duration),
     /// An owner belongs to all workspaces.
     #[error("an owner belongs to all workspaces")]
@@ -164,10 +164,10 @@ pub enum Refusal {
         needed: WorkspaceRole,
     },
     /// A token that lives too short or too long.
-    #[error("a token lives a minute to 366 days, not {} s", .0.as_secs())]
+    #[error("a token lives a minute to 366 days, not {}", plain(.0))]
     Lifetime(Duration),
     /// Two tokens side by side for too long.
-    #[error("the old token works for at most 7 days after a rotation, not {} s", .0.as_secs())]
+    #[error("the old token works for at most 7 days after a rotation, not {}", plain(.0))]
     Overlap(Duration),
     /// A pace that cannot be given.
     #[error("a token makes 1 to 100000 requests a minute, not {0}")]
@@ -239,6 +239,16 @@ impl Refusal {
     }
 }
 
+/// A length of time as people say it: in the largest unit that leaves nothing over.
+fn plain(duration: &Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let whole = units.into_iter().find(|(each, _)| seconds != 0 && seconds.is_multiple_of(*each));
+    let (each, unit) = whole.unwrap_or((1, "second"));
+    let count = seconds / each;
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +264,16 @@ mod tests {
         );
         let plain = MissingScope { scope: Scope::CallsCreate };
         assert_eq!(plain.advice(), "use a token that was minted with the scope calls.create");
+    }
+
+    #[test]
+    fn a_time_out_of_bounds_is_told_as_people_say_it() {
+        let told = |seconds| Refusal::Lifetime(Duration::from_secs(seconds)).to_string();
+        assert_eq!(told(400 * 86_400), "a token lives a minute to 366 days, not 400 days");
+        assert_eq!(
+            [0, 1, 59, 61, 3_600, 5_400].map(|seconds| plain(&Duration::from_secs(seconds))),
+            ["0 seconds", "1 second", "59 seconds", "61 seconds", "1 hour", "90 minutes"]
+        );
     }
 
     #[test]

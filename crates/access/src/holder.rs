@@ -21,7 +21,7 @@ pub struct Holder {
     pub credential: Credential,
     /// The scopes that count, for a token; a device has no such bound.
     pub scopes: Option<Arc<BTreeSet<Scope>>>,
-    /// The limits, for a token; a device has none.
+    /// The limits, for a token and for the device of a program; a person's device has none.
     pub limits: Option<Arc<Meter>>,
     /// Who answers for it, for a token.
     pub minted_by: Option<Principal>,

@@ -15,7 +15,7 @@ use std::{
 use palyra_types::{Clock, DeviceId, Principal, PrincipalKind, Sha256Digest, Timestamp, TokenId, WorkspaceRole};
 
 use crate::{
-    api_token::ApiTokenRecord,
+    api_token::{ApiTokenRecord, DEFAULT_TOKEN_CONCURRENCY},
     device::{DeviceRecord, DeviceState},
     feature::FeatureFlag,
     holder::{Credential, DeviceRefusal, Holder, TokenRefusal},
@@ -50,13 +50,15 @@ impl Index {
         let mut index = Self::default();
         for device in state.devices() {
             let seen = before.devices.get(&device.id).map(|entry| Arc::clone(&entry.seen));
-            let entry = Arc::new(DeviceEntry::new(state, device, seen.unwrap_or_else(|| Use::at(device.last_seen))));
+            let meter = index.device_meter(device, before, surroundings);
+            let seen = seen.unwrap_or_else(|| Use::at(device.last_seen));
+            let entry = Arc::new(DeviceEntry::new(state, device, meter, seen));
             index.devices_by_key.insert(device.key, &entry);
             index.devices.insert(device.id.clone(), entry);
         }
         for token in state.tokens() {
             let used = before.tokens.get(&token.id).map(|entry| Arc::clone(&entry.used));
-            let meter = index.meter(token, before, surroundings);
+            let meter = index.token_meter(token, before, surroundings);
             let used = used.unwrap_or_else(|| Use::at(token.last_used));
             let entry = Arc::new(TokenEntry::new(state, token, meter, used));
             index.tokens_by_digest.insert(token.digest, &entry);
@@ -91,17 +93,42 @@ impl Index {
         self.tokens.iter().filter_map(|(id, entry)| entry.used.get().map(|at| (id, at)))
     }
 
-    fn meter(&mut self, token: &ApiTokenRecord, before: &Self, surroundings: &Surroundings<'_>) -> Arc<Meter> {
-        let clock = surroundings.clock;
+    /// The limits of a program's device. A person's has none.
+    // SECURITY: what an agent may do as a device must not be without the limits that its tokens have.
+    fn device_meter(
+        &mut self,
+        device: &DeviceRecord,
+        before: &Self,
+        surroundings: &Surroundings<'_>,
+    ) -> Option<Arc<Meter>> {
+        if device.principal.kind() == PrincipalKind::User {
+            return None;
+        }
+        let principal = self.principal_pace(&device.principal, before, surroundings);
+        let kept = before.devices.get(&device.id).and_then(|entry| entry.holder.limits.clone());
+        Some(kept.unwrap_or_else(|| {
+            let per_minute = surroundings.principal_per_minute.get();
+            let line = Family::new(per_minute, DEFAULT_TOKEN_CONCURRENCY, surroundings.clock);
+            Arc::new(Meter::new(Arc::new(line), principal))
+        }))
+    }
+
+    fn token_meter(&mut self, token: &ApiTokenRecord, before: &Self, surroundings: &Surroundings<'_>) -> Arc<Meter> {
         let family = self.families.entry(token.family.clone()).or_insert_with(|| {
             let kept = before.families.get(&token.family).map(Arc::clone);
-            kept.unwrap_or_else(|| Arc::new(Family::new(token.per_minute, token.concurrent, clock)))
+            kept.unwrap_or_else(|| Arc::new(Family::new(token.per_minute, token.concurrent, surroundings.clock)))
         });
-        let principal = self.principals.entry(token.principal.clone()).or_insert_with(|| {
-            let kept = before.principals.get(&token.principal).map(Arc::clone);
-            kept.unwrap_or_else(|| Arc::new(Pace::new(surroundings.principal_per_minute, clock)))
+        let family = Arc::clone(family);
+        Arc::new(Meter::new(family, self.principal_pace(&token.principal, before, surroundings)))
+    }
+
+    /// The pace of a principal, over all of its tokens and devices.
+    fn principal_pace(&mut self, of: &Principal, before: &Self, surroundings: &Surroundings<'_>) -> Arc<Pace> {
+        let pace = self.principals.entry(of.clone()).or_insert_with(|| {
+            let kept = before.principals.get(of).map(Arc::clone);
+            kept.unwrap_or_else(|| Arc::new(Pace::new(surroundings.principal_per_minute, surroundings.clock)))
         });
-        Arc::new(Meter::new(Arc::clone(family), Arc::clone(principal)))
+        Arc::clone(pace)
     }
 }
 
@@ -115,7 +142,7 @@ pub(crate) struct DeviceEntry {
 }
 
 impl DeviceEntry {
-    fn new(state: &State, device: &DeviceRecord, seen: Arc<Use>) -> Self {
+    fn new(state: &State, device: &DeviceRecord, limits: Option<Arc<Meter>>, seen: Arc<Use>) -> Self {
         let user = device.principal.id();
         let is_user = device.principal.kind() == PrincipalKind::User;
         let fault = match (&device.revoked, device.state) {
@@ -137,7 +164,7 @@ impl DeviceEntry {
             membership,
             credential: Credential::Device(device.id.clone()),
             scopes: None,
-            limits: None,
+            limits,
             minted_by: None,
             expires: device.certificate_until,
         };

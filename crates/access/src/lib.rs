@@ -58,7 +58,7 @@ pub use member::{InvitationRecord, MemberRecord, Membership, NewInvitation};
 pub use registry::{AccessRegistry, OpenError, Pending};
 pub use revocation::Revocation;
 pub use scope::Scope;
-pub use snapshot::Snapshot;
+pub use snapshot::{Ended, Snapshot};
 pub use state::State;
 pub use store::{RegistryStore, StoreError};
 pub use token::{CredentialKind, Malformed, TokenKind, TokenText};

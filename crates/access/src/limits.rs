@@ -1,8 +1,9 @@
-//! How fast tokens may go: pace by GCRA, and how much may be under way at once.
+//! How fast programs may go: pace by GCRA, and how much may be under way at once.
 //!
-//! Guarantees: a token's family has one pace and one set of slots, and its principal one pace, for the life of the process; neither
-//! rotating nor minting nor any other change of the registry resets them. A request that is refused takes nothing from any of them.
-//! Does not: survive a restart, and does not bind devices.
+//! Guarantees: a token's family has one pace and one set of slots, and so has the device of a program; a principal has one pace over all of
+//! them, for the life of the process. Neither rotating nor minting nor pairing nor any other change of the registry resets them. A request
+//! that is refused takes nothing from any of them.
+//! Does not: survive a restart, and does not bind the devices of people.
 //!
 //! A pace of `n` a minute lets one request through every `60/n` seconds, and a sixth of `n` at once after a pause (at least 10, but
 //! never more than `n`): see [`burst`].
@@ -26,7 +27,7 @@ use governor::{
 use palyra_types::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What bounds the requests of one token: its family's pace and slots, and its principal's pace.
+/// What bounds the requests of one token, or of a program's device: the pace and the slots of its line, and its principal's pace.
 #[derive(Debug)]
 pub struct Meter {
     family: Arc<Family>,
@@ -69,7 +70,7 @@ impl Meter {
 #[derive(Debug)]
 #[must_use = "a request has left when its pass is dropped"]
 pub struct Pass {
-    /// How many requests a minute the token's family may make.
+    /// How many requests a minute the token's family, or the device, may make.
     pub limit: u32,
     /// How many more could be made at once now.
     pub remaining: u32,
@@ -93,20 +94,20 @@ pub struct Limited {
 /// The limits that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// The pace of a token's family.
+    /// The pace of a token's family, or of a device.
     Family,
-    /// The pace of a principal, over all of its tokens.
+    /// The pace of a principal, over all of its tokens and devices.
     Principal,
-    /// What a token's family has under way at once.
+    /// What a token's family, or a device, has under way at once.
     Concurrency,
 }
 
 impl Limited {
     fn told(&self) -> String {
         match self.what {
-            Bound::Family => format!("the token makes more than {} requests a minute", self.limit),
+            Bound::Family => format!("this credential makes more than {} requests a minute", self.limit),
             Bound::Principal => format!("the principal makes more than {} requests a minute", self.limit),
-            Bound::Concurrency => format!("the token has {} requests under way, which is the limit", self.limit),
+            Bound::Concurrency => format!("this credential has {} requests under way, which is the limit", self.limit),
         }
     }
 
@@ -129,7 +130,7 @@ impl Limited {
     }
 }
 
-/// What all tokens of a family share.
+/// What all tokens of a family share, or what a device has for itself.
 #[derive(Debug)]
 pub(crate) struct Family {
     pace: Pace,
@@ -240,7 +241,7 @@ pub fn burst(per_minute: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN)
 }
 
-/// How many requests a minute a principal may make, over all of its tokens, if nobody says otherwise.
+/// How many requests a minute a principal may make, over all of its tokens and devices, if nobody says otherwise.
 pub const DEFAULT_PRINCIPAL_RATE_LIMIT_PER_MINUTE: NonZeroU32 = NonZeroU32::new(3_000).unwrap();
 
 /// Nobody knows when a slot is free; a second is long for a request and short for whoever waits.

@@ -1,6 +1,6 @@
 //! The registry as it is at one revision. It never changes; another takes its place.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_types::{DeviceId, Sha256Digest, Timestamp, TokenId};
 
@@ -93,10 +93,40 @@ impl Snapshot {
         }
     }
 
+    /// The credentials that were good in the snapshot before a change and are not in this one, both looked at for the same time: what the
+    /// change took away, and not what came to its end by itself.
+    #[must_use]
+    pub fn ended_since(&self, before: &Self, at: Timestamp) -> Ended {
+        let ended = |credential: &Credential| before.is_good(credential, at) && !self.is_good(credential, at);
+        let devices = before.state.devices().map(|device| device.id.clone());
+        let tokens = before.state.tokens().map(|token| token.id.clone());
+        Ended {
+            devices: devices.filter(|id| ended(&Credential::Device(id.clone()))).collect(),
+            tokens: tokens.filter(|id| ended(&Credential::Token(id.clone()))).collect(),
+        }
+    }
+
     /// A state with the times of use that this snapshot knows of.
     pub(crate) fn with_use(&self, mut state: State) -> State {
         state.note_use(self.index.devices_seen(), self.index.tokens_used());
         state
+    }
+}
+
+/// Credentials that do not count any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Devices.
+    pub devices: BTreeSet<DeviceId>,
+    /// Tokens.
+    pub tokens: BTreeSet<TokenId>,
+}
+
+impl Ended {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty() && self.tokens.is_empty()
     }
 }
 

@@ -33,16 +33,7 @@ impl State {
         let role = self.authorise(by, Scope::DevicesManage)?;
         self.require(FeatureFlag::DevicePairing)?;
         check_texts(&new)?;
-        if self.devices.contains_key(&new.id) {
-            return Err(Refusal::DeviceKnown(new.id));
-        }
-        if let Some(known) = self.devices.values().find(|device| device.key == new.key) {
-            // SECURITY: a key that was revoked is in somebody else's hands for all anybody knows.
-            return Err(Refusal::KeyKnown(known.id.clone()));
-        }
-        if self.devices.len() >= MOST_DEVICES {
-            return Err(Refusal::Full { what: "devices", most: MOST_DEVICES });
-        }
+        self.is_news(&new)?;
         if !is_same(&new.principal, &by.principal) {
             // A device is bound to no workspaces but those of its user.
             self.gives(by, &Membership::All)?;
@@ -55,17 +46,7 @@ impl State {
             (kind, Some(_)) => return Err(Refusal::RoleOfNoUser(kind)),
             (_, None) => {}
         }
-        let device = record(new, by, at);
-        let added = DeviceAdded {
-            id: device.id.clone(),
-            name: device.name.clone(),
-            principal: device.principal.clone(),
-            role: device.role,
-            key: device.key,
-            certificate_until: device.certificate_until,
-        };
-        self.devices.insert(device.id.clone(), device);
-        Ok(added)
+        Ok(self.insert_device(new, by, at))
     }
 
     /// Lets a device work. If its user is invited, this makes them a member.
@@ -191,6 +172,36 @@ impl State {
         Ok(DeviceFollows { id: id.clone(), authority })
     }
 
+    /// Whether neither the device nor its key was ever here, and there is a place for it.
+    pub(super) fn is_news(&self, new: &NewDevice) -> Result<(), Refusal> {
+        if self.devices.contains_key(&new.id) {
+            return Err(Refusal::DeviceKnown(new.id.clone()));
+        }
+        if let Some(known) = self.devices.values().find(|device| device.key == new.key) {
+            // SECURITY: a key that was revoked is in somebody else's hands for all anybody knows.
+            return Err(Refusal::KeyKnown(known.id.clone()));
+        }
+        if self.devices.len() >= MOST_DEVICES {
+            return Err(Refusal::Full { what: "devices", most: MOST_DEVICES });
+        }
+        Ok(())
+    }
+
+    /// Keeps a device that waits to be activated.
+    pub(super) fn insert_device(&mut self, new: NewDevice, by: &Actor, at: Timestamp) -> DeviceAdded {
+        let device = record(new, by, at);
+        let added = DeviceAdded {
+            id: device.id.clone(),
+            name: device.name.clone(),
+            principal: device.principal.clone(),
+            role: device.role,
+            key: device.key,
+            certificate_until: device.certificate_until,
+        };
+        self.devices.insert(device.id.clone(), device);
+        added
+    }
+
     /// Whether a device of this user may be paired by somebody of this role: nobody makes a way in for somebody above them.
     fn may_pair_user(
         &self,
@@ -259,12 +270,16 @@ impl State {
         if device.state == DeviceState::Active { Ok(device) } else { Err(Refusal::NotActive(id.clone())) }
     }
 
-    fn change_device(&mut self, id: &DeviceId, change: impl FnOnce(&mut DeviceRecord)) -> Result<(), Refusal> {
+    pub(super) fn change_device(
+        &mut self,
+        id: &DeviceId,
+        change: impl FnOnce(&mut DeviceRecord),
+    ) -> Result<(), Refusal> {
         self.devices.get_mut(id).map(change).ok_or_else(|| Refusal::NoDevice(id.clone()))
     }
 }
 
-fn check_texts(new: &NewDevice) -> Result<(), Refusal> {
+pub(super) fn check_texts(new: &NewDevice) -> Result<(), Refusal> {
     label::check_name("name of the device", &new.name)?;
     if let Some(observed) = &new.observed {
         label::check_note("address of the device", observed, label::LONGEST_REPORT)?;

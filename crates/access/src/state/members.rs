@@ -180,8 +180,8 @@ impl State {
         let revocation = Revocation { at, by: bare(&by.principal).to_string(), why: REMOVED.to_owned() };
         let mut devices = Vec::new();
         for device in self.devices.values_mut() {
-            // An agent's device has nobody else to answer for it than who paired it.
-            let paired = device.principal.kind() == PrincipalKind::Agent && device.paired_by == gone.to_string();
+            // A program's device has nobody else to answer for it than who paired it.
+            let paired = device.principal.kind() != PrincipalKind::User && device.paired_by == gone.to_string();
             if device.revoked.is_none() && (paired || is_same(&device.principal, &gone)) {
                 device.state = DeviceState::Revoked;
                 device.revoked = Some(revocation.clone());
@@ -225,7 +225,7 @@ impl State {
     }
 
     /// Removes invitations, and devices of those who were invited, which never came to work.
-    fn drop_invitations(&mut self, ids: &[ObjectId]) -> Vec<DeviceId> {
+    pub(super) fn drop_invitations(&mut self, ids: &[ObjectId]) -> Vec<DeviceId> {
         let mut forgotten = Vec::new();
         for id in ids {
             let Some(invitation) = self.invitations.remove(id) else { continue };

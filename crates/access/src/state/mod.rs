@@ -9,6 +9,7 @@
 //! | you look for | read |
 //! |---|---|
 //! | which role counts | `authority.rs` |
+//! | the first owner, and their way back in | `founding.rs` |
 //! | members and invitations | `members.rs` |
 //! | devices | `devices.rs` |
 //! | tokens | `tokens.rs` |
@@ -19,6 +20,7 @@ mod authority;
 pub mod consistency;
 mod devices;
 mod features;
+mod founding;
 mod members;
 #[cfg(test)]
 mod tests;
@@ -26,14 +28,14 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
-use palyra_types::{DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Timestamp, TokenId, WorkspaceRole};
+use palyra_types::{DeviceId, ObjectId, Principal, PrincipalId, Timestamp, TokenId, WorkspaceRole};
 
 pub use self::{consistency::Inconsistency, members::Invitee};
 use crate::{
     api_token::ApiTokenRecord,
     device::DeviceRecord,
     feature::{FeatureFlag, Switch},
-    member::{InvitationRecord, MemberRecord, Membership},
+    member::{InvitationRecord, MemberRecord},
 };
 
 /// Everything the registry knows.
@@ -48,25 +50,6 @@ pub struct State {
 }
 
 impl State {
-    /// The state that everything begins with: one member, who owns it.
-    #[must_use]
-    pub fn found(owner: PrincipalId, at: Timestamp) -> Self {
-        let founder = MemberRecord {
-            by: Principal::new(PrincipalKind::User, owner.clone()).to_string(),
-            user: owner.clone(),
-            role: WorkspaceRole::Owner,
-            workspaces: Membership::All,
-            joined: crate::moment::tellable(at),
-        };
-        Self {
-            features: BTreeMap::new(),
-            members: BTreeMap::from([(owner, founder)]),
-            invitations: BTreeMap::new(),
-            devices: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-        }
-    }
-
     /// The members, by name.
     pub fn members(&self) -> impl ExactSizeIterator<Item = &MemberRecord> {
         self.members.values()

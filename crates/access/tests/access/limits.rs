@@ -6,6 +6,8 @@ use palyra_access::{
     Bound, FeatureFlag, Limited, NewToken, Pass, Scope, Switch, TokenKind, TokenRotation, limits::burst,
 };
 
+use palyra_types::WorkspaceRole;
+
 use super::lab::{Lab, actor, token};
 
 fn paced(per_minute: u32, concurrent: u32) -> NewToken {
@@ -47,7 +49,7 @@ async fn a_token_goes_at_its_pace_after_a_burst() {
     }
     let over = lab.enter(&text).unwrap_err();
     assert_eq!(over, limited(60, 1_000, Bound::Family));
-    assert_eq!(over.to_string(), "the token makes more than 60 requests a minute");
+    assert_eq!(over.to_string(), "this credential makes more than 60 requests a minute");
     assert_eq!(over.advice(), "wait 1 s before the next request");
     lab.clock.advance(999);
     assert_eq!(lab.enter(&text).unwrap_err(), limited(60, 1, Bound::Family));
@@ -102,6 +104,30 @@ async fn all_tokens_of_a_principal_share_its_pace() {
 }
 
 #[tokio::test]
+async fn the_devices_of_an_agent_share_the_pace_of_its_tokens() {
+    let lab = Lab::new();
+    let registry = lab.registry.clone().with_principal_per_minute(NonZeroU32::new(60).unwrap());
+    let lab = Lab { registry, ..lab };
+    let (text, _) = lab.mint("user:ada@owner", paced(600, 32)).await;
+    let (key, _) = lab.pair("user:ada@owner", "dev-one", "agent:claude", None).await;
+    let enter = |key| lab.registry.by_device_key(&key).unwrap().limits.as_ref().unwrap().enter();
+    assert_eq!(lab.entered(&text), 10);
+    assert_eq!(enter(key).unwrap_err(), limited(60, 1_000, Bound::Principal));
+    let (other, _) = lab.pair("user:ada@owner", "dev-two", "agent:claude", None).await;
+    assert_eq!(enter(other).unwrap_err().what, Bound::Principal, "pairing another resets nothing");
+    lab.clock.advance(1_000);
+    assert!(enter(other).is_ok());
+    assert!(enter(key).is_err());
+    lab.clock.advance(60_000);
+    let held: Vec<_> = (0..10).map(|_| enter(key).unwrap()).collect();
+    lab.pair("user:ada@owner", "dev-three", "agent:claude", None).await;
+    assert!(enter(key).is_err(), "nor does any other change");
+    drop(held);
+    let (person, _) = lab.pair("user:ada@owner", "dev-mine", "user:ada", Some(WorkspaceRole::Owner)).await;
+    assert!(lab.registry.by_device_key(&person).unwrap().limits.is_none(), "a person is not held up");
+}
+
+#[tokio::test]
 async fn a_request_that_is_refused_takes_nothing_from_the_other_limits() {
     let lab = Lab::new();
     let registry = lab.registry.clone().with_principal_per_minute(NonZeroU32::new(60).unwrap());
@@ -133,7 +159,7 @@ async fn only_so_many_requests_are_under_way_at_once() {
     let (one, two) = (lab.enter(&text).unwrap(), lab.enter(&text).unwrap());
     let over = lab.enter(&text).unwrap_err();
     assert_eq!(over, limited(2, 1_000, Bound::Concurrency));
-    assert_eq!(over.to_string(), "the token has 2 requests under way, which is the limit");
+    assert_eq!(over.to_string(), "this credential has 2 requests under way, which is the limit");
     drop(one);
     let three = lab.enter(&text).unwrap();
     assert!(lab.enter(&text).is_err());

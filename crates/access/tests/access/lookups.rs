@@ -1,10 +1,14 @@
 //! Finding whoever holds a credential, and with what effect.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use palyra_access::{
-    Credential, DeviceRefusal, DeviceRevocation, Extent, FeatureFlag, Malformed, Membership, MissingScope, NewToken,
-    Scope, Switch, TokenKind, TokenRefusal, TokenRevocation, TokenRotation, document,
+    Credential, DeviceRefusal, DeviceRevocation, Ended, Extent, FeatureFlag, Malformed, Membership, MissingScope,
+    NewToken, Scope, Snapshot, Switch, TokenKind, TokenRefusal, TokenRevocation, TokenRotation, document,
 };
 use palyra_types::{Sha256Digest, TokenId, WorkspaceRole};
 
@@ -67,7 +71,7 @@ async fn each_token_that_is_not_good_is_refused_for_its_own_reason() {
 
     let (old, old_id) = lab.mint("user:ada@owner", plain()).await;
     let (new, fresh) = lab.fresh(TokenKind::Agent);
-    let overlap = std::time::Duration::from_secs(600);
+    let overlap = Duration::from_secs(600);
     let rotation = TokenRotation { id: old_id.clone(), overlap, lifetime: None };
     lab.change(|state, at| state.rotate(&ada, rotation, fresh, at)).await;
     assert!(lab.registry.by_token(&old).is_ok() && lab.registry.by_token(&new).is_ok(), "side by side for a while");
@@ -171,6 +175,40 @@ async fn whoever_is_removed_holds_nothing_any_more() {
     lab.change(|state, at| state.remove_member(&actor("user:ada@owner"), &user("bea"), at)).await;
     assert_eq!(lab.registry.by_token(&text).unwrap_err(), TokenRefusal::Revoked { at: at(0) });
     assert_eq!(lab.registry.by_device_key(&key).unwrap_err(), DeviceRefusal::Revoked { at: at(0) });
+}
+
+#[tokio::test]
+async fn what_a_change_took_away_is_told_and_what_ended_by_itself_is_not() {
+    let lab = Lab::team().await;
+    let ada = actor("user:ada@owner");
+    let plain = || token("agent:claude", [Scope::CallsCreate]);
+    let (_, short) = lab.mint("user:ada@owner", plain()).await;
+    let (_, long) = lab.mint("user:bea@admin", NewToken { lifetime: Duration::from_secs(86_400), ..plain() }).await;
+    let (_, laptop) = lab.pair("user:ada@owner", "laptop", "user:bea", Some(WorkspaceRole::Admin)).await;
+    let (_, mine) = lab.pair("user:ada@owner", "mine", "user:ada", Some(WorkspaceRole::Owner)).await;
+    let ended = |before: &Snapshot| lab.registry.snapshot().ended_since(before, lab.now());
+
+    let before = lab.registry.snapshot();
+    lab.change(|state, _| state.set_feature(&ada, FeatureFlag::TeamMode, Switch::Off)).await;
+    assert_eq!(ended(&before), Ended { devices: [laptop].into(), tokens: [long.clone()].into() });
+    lab.change(|state, _| state.set_feature(&ada, FeatureFlag::TeamMode, Switch::On)).await;
+
+    let before = lab.registry.snapshot();
+    lab.change(|state, _| state.set_feature(&ada, FeatureFlag::ApiTokens, Switch::Off)).await;
+    assert_eq!(ended(&before), Ended { tokens: [short.clone(), long.clone()].into(), ..Ended::default() });
+    lab.change(|state, _| state.set_feature(&ada, FeatureFlag::ApiTokens, Switch::On)).await;
+
+    let before = lab.registry.snapshot();
+    let (overlap, lifetime) = (Duration::ZERO, None);
+    let (_, fresh) = lab.fresh(TokenKind::Agent);
+    let rotation = TokenRotation { id: long.clone(), overlap, lifetime };
+    lab.change(|state, at| state.rotate(&ada, rotation, fresh, at)).await;
+    assert_eq!(ended(&before), Ended { tokens: [long].into(), ..Ended::default() }, "it is taken over from at once");
+
+    let before = lab.registry.snapshot();
+    lab.clock.advance(3_600_000);
+    lab.change(|state, _| state.set_feature(&ada, FeatureFlag::CompatApi, Switch::On)).await;
+    assert!(ended(&before).is_empty(), "{short} ran out by itself, and {mine} counts as before");
 }
 
 #[tokio::test]

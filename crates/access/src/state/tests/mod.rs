@@ -3,13 +3,15 @@
 mod consistency;
 mod devices;
 mod features;
+mod founding;
 mod members;
 mod tokens;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use palyra_types::{
-    DeviceId, ObjectId, Principal, PrincipalId, Sha256Digest, Timestamp, TokenId, WorkspaceName, WorkspaceRole,
+    DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, TokenId, WorkspaceName,
+    WorkspaceRole,
 };
 
 use super::*;
@@ -18,7 +20,7 @@ use crate::{
     api_token::{FreshToken, NewToken},
     device::{DeviceRevocation, NewDevice},
     error::Refusal,
-    member::NewInvitation,
+    member::{Membership, NewInvitation},
     scope::Scope,
 };
 
