@@ -32,7 +32,7 @@ const SILENCE_MS = 35_000;
  * @typedef {'owner' | 'admin' | 'operator'} Role
  * @typedef {{ principal: string, roles: string[], credential: string, device?: string }} Identity
  * @typedef {{ name: string, os: string }} Reported
- * @typedef {{ id: string, name: string, principal: string, role?: Role, state: 'awaiting' | 'active' | 'revoked', fingerprint: string,
+ * @typedef {{ id: string, name: string, principal: string, role?: Role, state: 'awaiting' | 'active' | 'cut_off' | 'revoked', fingerprint: string,
  *   observed?: string, reported?: Reported, paired: string, paired_by: string, certificate_until: string, last_seen?: string,
  *   revoked?: string, this_one: boolean, follows: boolean }} Device
  * @typedef {{ devices: string[], tokens: string[], calls: number }} Revoked

@@ -17,7 +17,7 @@ const REST_MS = 500;
 const ARMED_MS = 10_000;
 
 /** State: glyph and word, because colour is never all there is. */
-const STATES = { awaiting: '◌ awaiting', active: '● active', revoked: '✖ revoked' };
+const STATES = { awaiting: '◌ awaiting', active: '● active', cut_off: '○ cut off', revoked: '✖ revoked' };
 
 /** A row of the list. */
 export class Row {
@@ -146,7 +146,7 @@ function naming(device) {
 /** @param {Device} device */
 function standing({ state, revoked, follows }) {
   const when = revoked === undefined ? [] : [' ', moment(revoked, Date.now())];
-  const behind = state !== 'revoked' && !follows ? [element('div', { class: 'warning' }, '▲ does not trust the next authority yet')] : [];
+  const behind = state === 'active' && !follows ? [element('div', { class: 'warning' }, '▲ does not trust the next authority yet')] : [];
   return [element('span', { class: 'standing', 'data-state': state }, STATES[state] ?? exact(state)), ...when, ...behind];
 }
 

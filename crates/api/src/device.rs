@@ -72,6 +72,8 @@ pub enum DeviceState {
     Awaiting,
     /// It is.
     Active,
+    /// It is not: the authority that certified it is trusted no more. It can be paired anew.
+    CutOff,
     /// It is not, and never will be again.
     Revoked,
 }

@@ -78,7 +78,8 @@ impl Connection {
         let contact = self.here("speaking as an agent")?;
         self.daemon()?.readiness().await?;
         let client = Client::local(self.local()?);
-        Ok(client.with_bearer(Bearer::parse(contact.agent_token()).map_err(|error| unusable(&error))?))
+        let token = contact.agent_token().map_err(|error| no_agent_token(&error))?;
+        Ok(client.with_bearer(Bearer::parse(&token).map_err(|error| unusable(&error))?))
     }
 
     /// Where agents meet it.
@@ -224,6 +225,16 @@ fn no_installation(home: &StateHome, error: &InstallationError) -> Failure {
             Failure::new(Exit::Failure, "no_installation", what, error.to_string(), error.advice())
         }
     }
+}
+
+fn no_agent_token(error: &InstallationError) -> Failure {
+    Failure::new(
+        Exit::Failure,
+        "no_agent_token",
+        "nobody can speak as an agent here",
+        error.to_string(),
+        error.advice(),
+    )
 }
 
 /// Whether a failure is about something else than this device and the way to the daemon.

@@ -10,7 +10,7 @@ use palyra_access::AccessRegistry;
 use palyra_gate::{Gate, Report, Reports};
 use palyra_identity::Address;
 use palyra_journal::{JournalStore, Publisher};
-use palyra_types::{Clock, Entropy, StateHome, Timestamp};
+use palyra_types::{Clock, DeviceId, Entropy, StateHome, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -85,6 +85,15 @@ pub struct App {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+}
+
+impl App {
+    /// Whether the authority that last certified a device is still trusted.
+    #[must_use]
+    pub fn certifies(&self, device: &DeviceId) -> bool {
+        let snapshot = self.access.snapshot();
+        snapshot.state().device(device).is_some_and(|device| self.certifier.now().is_trusted(&device.authority))
+    }
 }
 
 /// The policies that are in force.

@@ -135,6 +135,11 @@ fn by_bearer(app: &App, text: &str) -> Result<(Caller, Arc<Holder>), Failure> {
             let key = app.console.opened_by(&session).ok_or_else(unauthenticated)?;
             let holder = app.access.by_device_key(&key).map_err(|refusal| no_device(&refusal))?;
             let device = device_of(&holder)?;
+            // SECURITY: a session is worth no more than the device that opened it, which cannot come in any more itself.
+            if !app.certifies(&device) {
+                let message = "the certificate of the device that opened this session does not hold any more";
+                return Err(over("expired", message, PAIR_AGAIN));
+            }
             let mut caller = Caller::of(&holder, Shown::Console { session, device }, channel("console")?);
             caller.until = app.console.until(&session);
             Ok((caller, holder))

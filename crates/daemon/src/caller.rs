@@ -59,16 +59,32 @@ impl Shown {
         }
     }
 
+    /// The device, or the one that opened the session.
+    #[must_use]
+    pub const fn device(&self) -> Option<&DeviceId> {
+        match self {
+            Self::Device(id) | Self::Console { device: id, .. } => Some(id),
+            Self::Token(_) => None,
+        }
+    }
+
+    /// The token.
+    #[must_use]
+    pub const fn token(&self) -> Option<&TokenId> {
+        match self {
+            Self::Token(id) => Some(id),
+            Self::Device(_) | Self::Console { .. } => None,
+        }
+    }
+
     /// Whether it still counts.
     #[must_use]
     pub fn counts(&self, app: &App) -> bool {
-        let registered = |credential| app.access.is_good(&credential);
+        let device_counts = |id: &DeviceId| app.access.is_good(&Credential::Device(id.clone())) && app.certifies(id);
         match self {
-            Self::Device(id) => registered(Credential::Device(id.clone())),
-            Self::Token(id) => registered(Credential::Token(id.clone())),
-            Self::Console { session, device } => {
-                app.console.holds(session) && registered(Credential::Device(device.clone()))
-            }
+            Self::Device(id) => device_counts(id),
+            Self::Token(id) => app.access.is_good(&Credential::Token(id.clone())),
+            Self::Console { session, device } => app.console.holds(session) && device_counts(device),
         }
     }
 }
@@ -135,19 +151,13 @@ impl Caller {
     /// The device they ask from, or that opened their session.
     #[must_use]
     pub const fn device(&self) -> Option<&DeviceId> {
-        match &self.shown {
-            Shown::Device(id) | Shown::Console { device: id, .. } => Some(id),
-            Shown::Token(_) => None,
-        }
+        self.shown.device()
     }
 
     /// The token they ask with.
     #[must_use]
     pub const fn token(&self) -> Option<&TokenId> {
-        match &self.shown {
-            Shown::Token(id) => Some(id),
-            Shown::Device(_) | Shown::Console { .. } => None,
-        }
+        self.shown.token()
     }
 
     /// Whether it is an agent.

@@ -13,7 +13,7 @@ use palyra_identity::{
     private_file::{self, PrivateFileError},
     server_config,
 };
-use palyra_types::{Clock, DeviceId, Entropy};
+use palyra_types::{Clock, DeviceId, Entropy, Sha256Digest};
 use rustls::ServerConfig;
 use tokio::sync::{Mutex, watch};
 
@@ -51,6 +51,8 @@ pub struct Certified {
     pub told: HeaderValue,
     /// The names of the authorities that are trusted.
     trusted: Vec<String>,
+    /// The digests of their certificates.
+    fingerprints: Vec<Sha256Digest>,
 }
 
 impl Certified {
@@ -58,6 +60,12 @@ impl Certified {
     #[must_use]
     pub fn trusts(&self, issuer: &str) -> bool {
         self.trusted.iter().any(|name| name == issuer)
+    }
+
+    /// Whether the authority whose certificate has this digest is trusted.
+    #[must_use]
+    pub fn is_trusted(&self, authority: &Sha256Digest) -> bool {
+        self.fingerprints.contains(authority)
     }
 
     fn new(
@@ -73,6 +81,7 @@ impl Certified {
             told: HeaderValue::from_str(&authority.bundle_fingerprint().to_string())
                 .map_err(|_| CertificateError::Making)?,
             trusted: Result::<Vec<_>, _>::from_iter::<Vec<_>>(trusted)?,
+            fingerprints: authority.trusted().iter().map(|one| Sha256Digest::of(one)).collect(),
             authority,
             server,
         })

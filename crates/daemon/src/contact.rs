@@ -32,7 +32,6 @@ use crate::{
 pub struct Contact {
     home: StateHome,
     device: DeviceIdentity,
-    agent_token: Zeroizing<String>,
     control: SocketAddr,
     local: SocketAddr,
 }
@@ -56,7 +55,7 @@ impl Contact {
         if let Ok(address) = Address::parse(&reached(control).to_string()) {
             device.address = address;
         }
-        Ok(Self { home: home.clone(), device, agent_token: agent_token(home)?, control, local })
+        Ok(Self { home: home.clone(), device, control, local })
     }
 
     /// The device that the owner's command line on this machine is, and where the daemon is for it.
@@ -72,9 +71,11 @@ impl Contact {
     }
 
     /// The credential of agents on this machine.
-    #[must_use]
-    pub fn agent_token(&self) -> &str {
-        &self.agent_token
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read, or by others too.
+    pub fn agent_token(&self) -> Result<Zeroizing<String>, InstallationError> {
+        agent_token(&self.home)
     }
 
     /// Where the control listener is.

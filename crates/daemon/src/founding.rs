@@ -1,8 +1,8 @@
 //! Founds who is let in: the registry with its owner, the authority, the owner's command line as the first device, and the agents' token.
 //!
-//! Guarantees: whoever may write the state directory becomes its owner, without meeting a pairing; each part is made once and whole, and a
-//! founding that broke off is taken up where it was; what is there is never replaced, and a registry that vanished beside its authority is
-//! not begun anew. A device that was revoked stays revoked.
+//! Guarantees: whoever may write the state directory becomes its owner, without meeting a pairing, and gets in again if their device is gone,
+//! whatever became of them; each part is made once and whole, and a founding that broke off is taken up where it was; what is there is never
+//! replaced, and a registry that vanished beside its authority is not begun anew. A device that was revoked stays revoked.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,8 +11,9 @@ use std::{
 };
 
 use palyra_access::{
-    AccessRegistry, Actor, Credential, DeviceState, FileStore, FreshToken, Holder, Membership, NewDevice, NewToken,
-    OpenError, Refusal, Scope, StoreError, TokenKind, TokenRefusal, TokenRotation, TokenText, registry::FreshError,
+    AccessRegistry, Actor, Credential, DeviceState, FeatureFlag, FileStore, FreshToken, Holder, Membership, NewDevice,
+    NewToken, OpenError, Refusal, Scope, StoreError, TokenKind, TokenRefusal, TokenRotation, TokenText,
+    registry::FreshError,
 };
 use palyra_identity::{
     Address, Authority, AuthorityError, CertificateError, DeviceIdentity, KeepingError, RequestError, issue_device,
@@ -150,13 +151,10 @@ impl Founding<'_> {
             certificate_until: until,
             invitation: None,
         };
-        let actor = Actor::in_person(founder()?);
         let pending = self.registry.prepare(move |state, at| {
-            if known.is_none() {
-                state.add_device(&actor, new, at)?;
-                state.activate_device(&id, at)?;
-            } else {
-                state.renew_device(&id, fingerprint, until)?;
+            match known {
+                None => drop(state.readmit(new, at)?),
+                Some(_) => drop(state.renew_device(&id, fingerprint, until)?),
             }
             state.follow(&id, follows)
         });
@@ -164,8 +162,14 @@ impl Founding<'_> {
         Ok(())
     }
 
-    /// The token of agents on this machine: made once, and followed by a new one before it runs out. One that somebody revoked stays so.
+    /// The token of agents on this machine: made once, and followed by a new one before it runs out. One that somebody revoked stays so, and
+    /// none is made while tokens are switched off, or nobody is left here who could answer for it.
     async fn agent_token(&self) -> Result<(), FoundingError> {
+        let (snapshot, founder) = (self.registry.snapshot(), Actor::in_person(founder()?));
+        let state = snapshot.state();
+        if !state.is_on(FeatureFlag::ApiTokens) || state.standing(&founder).is_none() {
+            return Ok(());
+        }
         let path = &self.files.agent_token;
         let kept = if path.exists() { Some(private_file::read(path, LONGEST)?) } else { None };
         let kept = kept.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::trim);

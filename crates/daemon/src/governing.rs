@@ -1,12 +1,12 @@
 //! Changes who is let in, and puts it on record.
 //!
 //! Guarantees: nothing is granted that is not on record first, and a grant that could not be kept is on record as such; what is taken away is
-//! taken away at once, with everything that runs by it, whether it can be put on record or not. Whoever asked may hang up meanwhile; what
-//! was begun is brought to its end.
+//! taken away at once, whether it can be put on record or not. Whatever a change has cost its credential, by whichever rule, is withdrawn or
+//! stopped with it. Whoever asked may hang up meanwhile; what was begun is brought to its end.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use palyra_access::{Pending, Refusal, State, StoreError};
+use palyra_access::{Ended, Pending, Refusal, State, StoreError};
 use palyra_journal::RecordKind;
 use palyra_types::{DeviceId, Principal, Timestamp, TokenId};
 use serde::Serialize;
@@ -23,24 +23,6 @@ pub struct Doer {
 }
 
 impl Doer {
-    /// From which device.
-    #[must_use]
-    pub const fn device(&self) -> Option<&DeviceId> {
-        match &self.shown {
-            Shown::Device(id) | Shown::Console { device: id, .. } => Some(id),
-            Shown::Token(_) => None,
-        }
-    }
-
-    /// With which token.
-    #[must_use]
-    pub const fn token(&self) -> Option<&TokenId> {
-        match &self.shown {
-            Shown::Token(id) => Some(id),
-            Shown::Device(_) | Shown::Console { .. } => None,
-        }
-    }
-
     /// Whether what they hold still counts. Asked by whoever has the turn to change the registry, so that nothing changes in between.
     fn check(&self, app: &App) -> Result<(), Failure> {
         if self.shown.counts(app) {
@@ -64,7 +46,8 @@ struct Told<'a, T> {
 
 impl<'a, T> Told<'a, T> {
     fn new(by: &Doer, what: &'a T) -> Self {
-        Self { by: by.principal.to_string(), by_device: by.device().cloned(), by_token: by.token().cloned(), what }
+        let (by_device, by_token) = (by.shown.device().cloned(), by.shown.token().cloned());
+        Self { by: by.principal.to_string(), by_device, by_token, what }
     }
 }
 
@@ -85,8 +68,8 @@ where
     finish(tokio::spawn(async move {
         let pending = changing(&app, &by, change).await?;
         app.gate.record_access(kind, &Told::new(&by, pending.outcome())).await?;
-        match pending.commit().await {
-            Ok(done) => {
+        match commit(&app, &by, pending).await {
+            Ok((done, _)) => {
                 tracing::info!(kind = kind.as_str(), by = %by.principal, "who is let in has changed");
                 Ok(done)
             }
@@ -103,14 +86,6 @@ where
     .await
 }
 
-/// What was taken away.
-pub trait Taken {
-    /// Devices that do not count any more.
-    fn devices(&self) -> Vec<DeviceId>;
-    /// Tokens that do not count any more.
-    fn tokens(&self) -> Vec<TokenId>;
-}
-
 /// Takes something away: in force first, then on record. Returns how many calls were withdrawn or stopped with it.
 ///
 /// # Errors
@@ -122,22 +97,12 @@ pub async fn take_away<T>(
     change: impl FnOnce(&mut State, Timestamp) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<(T, usize), Failure>
 where
-    T: Taken + Serialize + Clone + Send + Sync + 'static,
+    T: Serialize + Clone + Send + Sync + 'static,
 {
     let (app, by) = (Arc::clone(app), by.clone());
     finish(tokio::spawn(async move {
         let pending = changing(&app, &by, change).await?;
-        let done = pending.commit().await.map_err(|error| unkept(&error))?;
-        let (devices, tokens): (BTreeSet<_>, BTreeSet<_>) =
-            (done.devices().into_iter().collect(), done.tokens().into_iter().collect());
-        app.pairings.end_those_of(&devices, &tokens);
-        let calls = app.gate.cancel_all_of(&devices, &tokens, &by.principal);
-        // Whoever was let in a moment before, and proposes a moment after, is met the second time.
-        let (later, who) = (Arc::clone(&app), by.principal.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(ONCE_MORE).await;
-            later.gate.cancel_all_of(&devices, &tokens, &who);
-        });
+        let (done, calls) = commit(&app, &by, pending).await.map_err(|error| unkept(&error))?;
         tracing::info!(kind = kind.as_str(), by = %by.principal, calls, "a credential does not count any more");
         let told = Told::new(&by, &done);
         if let Err(error) = app.gate.record_access(kind, &told).await {
@@ -147,6 +112,32 @@ where
         Ok((done, calls))
     }))
     .await
+}
+
+/// Puts a change in force, and ends what was begun with credentials that do not count any more by it. Says how many calls that were.
+async fn commit<T>(app: &Arc<App>, by: &Doer, pending: Pending<T>) -> Result<(T, usize), StoreError> {
+    // Nobody else changes the registry while the change is pending.
+    let before = app.access.snapshot();
+    let done = pending.commit().await?;
+    let ended = app.access.snapshot().ended_since(&before, app.clock.now());
+    Ok((done, withdraw(app, &by.principal, ended)))
+}
+
+/// Withdraws or stops every call, and ends the pairing, that was begun with credentials that do not count any more. Says how many calls that
+/// were.
+pub(crate) fn withdraw(app: &Arc<App>, by: &Principal, ended: Ended) -> usize {
+    if ended.is_empty() {
+        return 0;
+    }
+    app.pairings.end_those_of(&ended);
+    let calls = app.gate.cancel_all_of(&ended.devices, &ended.tokens, by);
+    // Whoever was let in a moment before, and proposes a moment after, is met the second time.
+    let (later, who) = (Arc::clone(app), by.clone());
+    tokio::spawn(async move {
+        tokio::time::sleep(ONCE_MORE).await;
+        later.gate.cancel_all_of(&ended.devices, &ended.tokens, &who);
+    });
+    calls
 }
 
 /// Prepares a change for somebody who is still let in when it is their turn.
@@ -169,36 +160,6 @@ async fn finish<T>(work: tokio::task::JoinHandle<Result<T, Failure>>) -> Result<
 
 fn unkept(error: &StoreError) -> Failure {
     Failure::new("unkept", error.to_string(), error.advice())
-}
-
-impl Taken for palyra_access::change::DeviceRevoked {
-    fn devices(&self) -> Vec<DeviceId> {
-        vec![self.id.clone()]
-    }
-
-    fn tokens(&self) -> Vec<TokenId> {
-        Vec::new()
-    }
-}
-
-impl Taken for palyra_access::change::TokensRevoked {
-    fn devices(&self) -> Vec<DeviceId> {
-        Vec::new()
-    }
-
-    fn tokens(&self) -> Vec<TokenId> {
-        self.tokens.clone()
-    }
-}
-
-impl Taken for palyra_access::change::MemberRemoved {
-    fn devices(&self) -> Vec<DeviceId> {
-        self.devices.clone()
-    }
-
-    fn tokens(&self) -> Vec<TokenId> {
-        self.tokens.clone()
-    }
 }
 
 impl From<Refusal> for Failure {

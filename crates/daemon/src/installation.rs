@@ -59,7 +59,11 @@ impl Installation {
         let authority = Authority::parse(&read_private(&files.authority)?)?;
         private(&files.registry, Kind::File)?;
         let device = DeviceIdentity::read(&files.device)?;
-        agent_token(home)?;
+        match agent_token(home) {
+            // Nobody here may have a token, which is no reason to let nobody else in.
+            Ok(_) | Err(InstallationError::NoAgentToken) => {}
+            Err(error) => return Err(error),
+        }
         Ok(Self { home: home.clone(), config, authority, device })
     }
 
@@ -193,7 +197,10 @@ impl Files {
 /// The credential of agents on this machine.
 pub(crate) fn agent_token(home: &StateHome) -> Result<Zeroizing<String>, InstallationError> {
     let path = Files::of(home).agent_token;
-    let token = read_private(&path)?;
+    let token = read_private(&path).map_err(|error| match error {
+        InstallationError::Missing(_) => InstallationError::NoAgentToken,
+        error => error,
+    })?;
     match TokenText::check(&token) {
         Ok(CredentialKind::Agent) => Ok(token),
         _ => Err(InstallationError::NoCredential(path)),
@@ -379,6 +386,9 @@ pub enum InstallationError {
     /// A credential that is none, or another one's.
     #[error("{} holds no credential of its own", .0.display())]
     NoCredential(PathBuf),
+    /// None was made.
+    #[error("agents on this machine have no token")]
+    NoAgentToken,
     /// A PIN that cannot be used.
     #[error("{0}")]
     Pin(String),
@@ -410,6 +420,10 @@ impl InstallationError {
             Self::Unnameable(_) => "set PALYRA_HOME to an absolute path in UTF-8".to_owned(),
             Self::Disk { .. } => "check who owns the state directory, or name another one with PALYRA_HOME".to_owned(),
             Self::NoCredential(path) => format!("remove it, and the next start makes a new one: rm {}", path.display()),
+            Self::NoAgentToken => {
+                "start the daemon anew: it makes one while `api_tokens` is switched on and `user:owner` is a member"
+                    .to_owned()
+            }
             Self::Pin(_) => "choose another one".to_owned(),
             Self::NoEntropy(_) => "the system gives no random numbers; try again".to_owned(),
         }
@@ -426,6 +440,7 @@ const PRESENCE: &str = "presence";
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use palyra_access::{AccessRegistry, Actor, FeatureFlag, Switch};
     use palyra_types::{clock::SystemClock, entropy::SystemEntropy};
 
     use super::*;
@@ -465,6 +480,38 @@ mod tests {
             fs::set_permissions(path, before).unwrap();
         }
         Installation::find(&home, []).unwrap();
+    }
+
+    #[test]
+    fn whoever_may_write_the_state_directory_gets_in_again_whatever_is_switched_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = home(directory.path());
+        let made = make(&home).unwrap();
+        let files = made.files();
+        switch_off(&files, &[FeatureFlag::DevicePairing, FeatureFlag::ApiTokens]);
+        fs::remove_file(&files.device).unwrap();
+        fs::remove_file(&files.agent_token).unwrap();
+        let again = make(&home).unwrap();
+        assert_ne!(made.identity().device, again.identity().device);
+        assert_eq!(
+            agent_token(&home),
+            Err(InstallationError::NoAgentToken),
+            "none is made while tokens are switched off"
+        );
+    }
+
+    fn switch_off(files: &Files, features: &[FeatureFlag]) {
+        let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy));
+        let store = Arc::new(founding::open_store(&files.registry).unwrap());
+        let registry = AccessRegistry::open(store, clock, entropy).unwrap();
+        let owner = Actor::in_person(founding::founder().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for &feature in features {
+            runtime.block_on(async {
+                let pending = registry.prepare(|state, _| state.set_feature(&owner, feature, Switch::Off)).await;
+                pending.unwrap().commit().await.unwrap();
+            });
+        }
     }
 
     #[test]

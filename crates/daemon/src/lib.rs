@@ -54,6 +54,7 @@ pub mod question;
 pub mod readiness;
 pub mod renewals;
 mod reply;
+mod rotation;
 pub mod routes;
 pub mod rules;
 pub mod runs;

@@ -5,19 +5,18 @@
 //! on record. Does not: outlive the daemon. A pairing that was open is over with it.
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use palyra_access::Actor;
+use palyra_access::{Actor, Ended};
 use palyra_api::device as wire;
 use palyra_identity::{
     grouped,
     pairing::{End, Guess, Pairing, PairingRefusal, PairingState, ProvedDevice, qr_modules},
 };
 use palyra_journal::RecordKind;
-use palyra_types::{DeviceId, Principal, Sha256Digest, TokenId, WorkspaceRole, id::ApprovalId};
+use palyra_types::{DeviceId, Principal, Sha256Digest, WorkspaceRole, id::ApprovalId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::{app::App, failure::Failure, governing::Doer};
@@ -169,11 +168,11 @@ impl Pairings {
     }
 
     /// Ends the pairing that is open, if one of these opened it.
-    pub fn end_those_of(&self, devices: &BTreeSet<DeviceId>, tokens: &BTreeSet<TokenId>) {
+    pub fn end_those_of(&self, ended: &Ended) {
         if let Some(one) = self.lock().as_mut() {
-            let opener = &one.plan.opener;
-            let theirs = opener.device().is_some_and(|id| devices.contains(id))
-                || opener.token().is_some_and(|id| tokens.contains(id));
+            let opener = &one.plan.opener.shown;
+            let theirs = opener.device().is_some_and(|id| ended.devices.contains(id))
+                || opener.token().is_some_and(|id| ended.tokens.contains(id));
             if theirs {
                 one.pairing.deny();
                 one.confirmed = None;

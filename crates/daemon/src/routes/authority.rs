@@ -6,20 +6,13 @@ use axum::extract::State;
 use palyra_access::DeviceState;
 use palyra_api::{
     ErrorBody,
-    device::{Authority, AuthorityPhase, RotateAuthority, RotationStep},
+    device::{Authority, AuthorityPhase, RotateAuthority},
 };
 use palyra_identity::{Phase, grouped};
-use palyra_journal::RecordKind;
-use palyra_types::{DeviceId, WorkspaceRole};
 
 use crate::{
-    app::App,
-    caller::Caller,
-    certifier::{Certified, CertifierError},
-    extract::Said,
-    failure::Failure,
-    oversight::count,
-    reply::Reply,
+    app::App, caller::Caller, certifier::Certified, extract::Said, failure::Failure, oversight::count, reply::Reply,
+    rotation,
 };
 
 /// The authority, how far its rotation is, and which devices the next step would cut off.
@@ -38,50 +31,15 @@ pub(super) async fn rotate(
     caller: Caller,
     Said { said: rotate, .. }: Said<RotateAuthority>,
 ) -> Result<Reply<Authority>, Failure> {
-    let behind = behind(&app, &app.certifier.now());
-    let cuts_off = matches!(rotate.step, RotationStep::Switch | RotationStep::Finish);
-    if cuts_off && !behind.is_empty() && !rotate.even_if_behind {
-        let message = match behind.len() {
-            1 => "one device has not followed yet, and would be cut off".to_owned(),
-            count => format!("{count} devices have not followed yet, and would be cut off"),
-        };
-        let help = "let each of them connect once, or revoke them, or say that they are to be cut off";
-        return Err(Failure::new("behind", message, help));
-    }
-    // SECURITY: cutting devices off is revoking them, whoever they belong to.
-    if cuts_off && !behind.is_empty() && caller.actor().role() != Some(WorkspaceRole::Owner) {
-        let help = "let each of them connect once, or let an owner do this";
-        return Err(Failure::new("above_own_role", "only an owner cuts devices off that have not followed", help));
-    }
-    // Whoever asks would not hear the answer.
-    if cuts_off && caller.device().is_some_and(|own| behind.contains(own)) {
-        let message = "the device that asks has not followed yet, and would be cut off itself";
-        return Err(Failure::new("behind", message, "renew its certificate first; every `palyra` command does"));
-    }
-    let told_before = serde_json::json!({ "by": caller.principal.to_string(), "step": rotate.step, "behind": behind });
-    app.gate.record_access(RecordKind::AuthorityRotated, &told_before).await?;
-    let certified = app.certifier.step(|authority, clock, entropy| match rotate.step {
-        RotationStep::Announce => authority.announce(clock, entropy),
-        RotationStep::Switch => authority.switch(),
-        RotationStep::Finish => authority.finish(),
-        RotationStep::Abandon => authority.abandon(),
-    });
-    let certified = match certified.await {
-        Ok(certified) => certified,
-        Err(error) => {
-            let unkept = serde_json::json!({ "by": caller.principal.to_string(), "kind": RecordKind::AuthorityRotated,
-                "why": error.to_string() });
-            app.gate.record_access(RecordKind::AccessUnkept, &unkept).await?;
-            return Err(refused(&error));
-        }
-    };
+    let certified = rotation::step(&app, &caller, &rotate).await?;
     Ok(Reply(told(&app, &certified)))
 }
 
 fn told(app: &App, certified: &Certified) -> Authority {
     let authority = &certified.authority;
     let snapshot = app.access.snapshot();
-    let devices = snapshot.state().devices().filter(|device| device.state == DeviceState::Active).count();
+    let active = snapshot.state().devices().filter(|device| device.state == DeviceState::Active);
+    let devices = active.filter(|device| certified.is_trusted(&device.authority)).count();
     Authority {
         phase: match authority.phase() {
             Phase::Steady => AuthorityPhase::Steady,
@@ -92,28 +50,6 @@ fn told(app: &App, certified: &Certified) -> Authority {
         bundle: authority.bundle_fingerprint(),
         authorities: authority.bundle_pem(),
         devices: count(devices),
-        behind: behind(app, certified),
-    }
-}
-
-/// The devices that the next step would cut off: those that do not trust the next authority when it is about to certify, and those whose
-/// certificate comes from the old one when that is about to be trusted no more.
-fn behind(app: &App, certified: &Certified) -> Vec<DeviceId> {
-    let authority = &certified.authority;
-    let (bundle, issuing) = (authority.bundle_fingerprint(), authority.fingerprint());
-    let snapshot = app.access.snapshot();
-    let active = snapshot.state().devices().filter(|device| device.state == DeviceState::Active);
-    let left = active.filter(|device| match authority.phase() {
-        Phase::Steady => false,
-        Phase::Announced => device.follows != Some(bundle),
-        Phase::Switched => device.authority != issuing,
-    });
-    left.map(|device| device.id.clone()).collect()
-}
-
-fn refused(error: &CertifierError) -> Failure {
-    match error {
-        CertifierError::Authority(error) => Failure::new("not_as_it_stands", error.to_string(), error.advice()),
-        other => Failure::new("unkept", other.to_string(), other.advice()),
+        behind: rotation::behind(app, certified),
     }
 }

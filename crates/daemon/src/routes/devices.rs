@@ -14,11 +14,12 @@ use palyra_api::{
 };
 use palyra_identity::{DeviceKeyRequest, grouped, pairing::Label};
 use palyra_journal::RecordKind;
-use palyra_types::{Action, DeviceId, ObjectKind, Principal, PrincipalKind, Sha256Digest, WorkspaceRole};
+use palyra_types::{Action, DeviceId, ObjectKind, Principal, PrincipalKind, WorkspaceRole};
 
 use crate::{
     app::App,
     caller::Caller,
+    certifier::Certified,
     extract::{Asked, Named, Said},
     failure::Failure,
     governing,
@@ -34,12 +35,12 @@ use crate::{
     responses((status = 200, body = Devices), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn list(State(app): State<Arc<App>>, caller: Caller) -> Reply<Devices> {
     let snapshot = app.access.snapshot();
-    let bundle = app.certifier.now().authority.bundle_fingerprint();
+    let certified = app.certifier.now();
     let mut records: Vec<&DeviceRecord> = snapshot.state().devices().collect();
     records.sort_by_key(|record| record.paired);
     let told = |record: &&DeviceRecord| {
         let last_seen = snapshot.last_seen(&record.id).or(record.last_seen);
-        Device { last_seen, this_one: caller.device() == Some(&record.id), ..told(record, bundle) }
+        Device { last_seen, this_one: caller.device() == Some(&record.id), ..told(record, &certified) }
     };
     Reply(Devices { devices: records.iter().map(told).collect() })
 }
@@ -221,7 +222,7 @@ fn bare(principal: &Principal) -> Principal {
     Principal::new(principal.kind(), principal.id().clone())
 }
 
-fn told(record: &DeviceRecord, bundle: Sha256Digest) -> Device {
+fn told(record: &DeviceRecord, certified: &Certified) -> Device {
     let role: Option<WorkspaceRole> = record.role;
     Device {
         id: record.id.clone(),
@@ -230,7 +231,8 @@ fn told(record: &DeviceRecord, bundle: Sha256Digest) -> Device {
         role,
         state: match record.state {
             Kept::Awaiting => DeviceState::Awaiting,
-            Kept::Active => DeviceState::Active,
+            Kept::Active if certified.is_trusted(&record.authority) => DeviceState::Active,
+            Kept::Active => DeviceState::CutOff,
             Kept::Revoked => DeviceState::Revoked,
         },
         fingerprint: grouped(&record.key),
@@ -242,6 +244,6 @@ fn told(record: &DeviceRecord, bundle: Sha256Digest) -> Device {
         last_seen: record.last_seen,
         revoked: record.revoked.as_ref().map(|revoked| revoked.at),
         this_one: false,
-        follows: record.follows == Some(bundle),
+        follows: record.follows == Some(certified.authority.bundle_fingerprint()),
     }
 }

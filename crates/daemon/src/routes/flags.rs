@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use palyra_access::{FeatureFlag, Switch};
+use palyra_access::{FeatureFlag, State as Registered, Switch};
 use palyra_api::{
     ErrorBody,
     member::{Flag, Flags, SetFlag},
@@ -37,10 +37,13 @@ pub(super) async fn set(
     Said { said: set, .. }: Said<SetFlag>,
 ) -> Result<Reply<Flags>, Failure> {
     let (actor, to) = (caller.actor(), if set.on { Switch::On } else { Switch::Off });
-    governing::grant(&app, RecordKind::FeatureSet, &caller.doer(), move |state, _| {
-        state.set_feature(&actor, feature, to)
-    })
-    .await?;
+    let doer = caller.doer();
+    let change = move |state: &mut Registered, _| state.set_feature(&actor, feature, to);
+    // Whatever is switched off takes something away.
+    match to {
+        Switch::On => governing::grant(&app, RecordKind::FeatureSet, &doer, change).await.map(|_| ())?,
+        Switch::Off => governing::take_away(&app, RecordKind::FeatureSet, &doer, change).await.map(|_| ())?,
+    }
     Ok(Reply(told(&app)))
 }
 

@@ -57,6 +57,7 @@ const fn state(state: DeviceState) -> &'static str {
     match state {
         DeviceState::Awaiting => "awaiting",
         DeviceState::Active => "active",
+        DeviceState::CutOff => "cut off",
         DeviceState::Revoked => "revoked",
     }
 }
