@@ -113,8 +113,9 @@ impl DaemonPlan {
         let policies = home.join("policies");
         fs::create_dir_all(&policies).unwrap();
         let (control, local) = (free_port(), free_port());
+        let pace = if self.config.contains("[access]") { "" } else { PACE };
         let config = format!(
-            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\ndrain_seconds = 2\n{PACE}{}\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
+            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\ndrain_seconds = 2\n{pace}{}\n[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
             self.config,
             workspace.display()
         );
@@ -229,8 +230,7 @@ impl DaemonLab {
 
     /// Sends it a signal, by name.
     pub fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        signal(self.pid(), name);
     }
 
     /// Asks it to stop, waits until it has, and says how it ended.
@@ -302,6 +302,19 @@ impl DaemonLab {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.home.join("journal")
+    }
+
+    /// The access registry, byte for byte.
+    #[must_use]
+    pub fn registry(&self) -> Vec<u8> {
+        fs::read(self.home.join("access_registry.json")).unwrap()
+    }
+
+    /// What interrupted saves of the access registry left behind.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<String> {
+        let names = fs::read_dir(&self.home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".access_registry")).collect()
     }
 
     /// The address of the local listener.
@@ -488,6 +501,15 @@ pub async fn over(by: &Client, id: CallId) -> Call {
     panic!("the call {id} does not come to its end")
 }
 
+/// The status and the code of a refusal. An error of any other kind ends the test.
+#[must_use]
+pub fn refused(error: ClientError) -> (u16, String) {
+    match error {
+        ClientError::Refused { status, error: body } => (status, body.code),
+        other => panic!("{other}"),
+    }
+}
+
 /// The identity of a device as it stands in its file, whoever owns that.
 #[must_use]
 pub fn identity_in(path: &Path) -> DeviceIdentity {
@@ -511,6 +533,11 @@ pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let directory = here.ancestors().find(|path| path.join(name).is_file());
     directory.unwrap_or_else(|| panic!("{name} was not built: cargo build --workspace --bins")).join(name)
+}
+
+/// Sends a process a signal, by name.
+pub(crate) fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
 /// A port that nobody has, out of those that the kernel gives to connections, so that it stays free while the daemon is away.

@@ -9,6 +9,8 @@ pub mod paired;
 pub mod scripted;
 mod setup;
 pub mod site;
+pub mod strace;
+pub mod token;
 
 pub use audit::Audit;
 pub use faults::{Faults, Hold};

@@ -4,15 +4,19 @@
 
 use std::sync::Arc;
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use palyra_api::device::{ConfirmPairing, NewPairing, Pairing, Renewal, Renewed};
+use palyra_client::{Client, ClientError};
 use palyra_identity::{
     Address, DeviceIdentity, DeviceKeyRequest, new_device_key,
     pairing::{Channel, Code, DeviceHello, DeviceSide, Frames, Granted, Label, Message, Pin, Proved, QrText, encode},
-    pairing_client_config,
+    pairing_client_config, request_for,
 };
 use palyra_types::clock::SystemClock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    task::JoinHandle,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream, rustls::pki_types::ServerName};
 
@@ -149,16 +153,39 @@ pub fn secret(text: &str) -> Code {
 }
 
 /// Pairs a device, from its hello to its identity.
-pub async fn pair(lab: &DaemonLab, new: &palyra_api::device::NewPairing) -> DeviceIdentity {
-    let owner = lab.owner();
-    let open = owner.open_pairing(new).await.unwrap();
-    let mut device = Candidate::connect(lab, "phone").await;
-    let proved = device.prove(pin(&open.pin)).await.unwrap();
-    let shown = owner.pairing(&open.id).await.unwrap().device.unwrap();
-    let confirm = palyra_api::device::ConfirmPairing { key: shown.observed.key };
-    let confirming = tokio::spawn(async move { owner.confirm_pairing(&open.id, &confirm).await });
-    let granted = device.granted(&proved).await.unwrap();
+pub async fn pair(lab: &DaemonLab, new: &NewPairing) -> DeviceIdentity {
+    let Granting { mut device, identity, confirming } = grant(lab, lab.owner(), new).await;
     device.kept().await.unwrap();
     confirming.await.unwrap().unwrap();
-    device.identity(lab, &granted)
+    identity
+}
+
+/// A device that was granted its certificate, and has yet to say that it kept it.
+pub struct Granting {
+    /// The device.
+    pub device: Candidate,
+    /// Who it is, once it is let in.
+    pub identity: DeviceIdentity,
+    /// Whoever confirmed it, and waits for what comes of it.
+    pub confirming: JoinHandle<Result<Pairing, ClientError>>,
+}
+
+/// Pairs a device that somebody confirms, up to its certificate and no further.
+pub async fn grant(lab: &DaemonLab, by: Client, new: &NewPairing) -> Granting {
+    let open = by.open_pairing(new).await.unwrap();
+    let mut device = Candidate::connect(lab, "phone").await;
+    let proved = device.prove(pin(&open.pin)).await.unwrap();
+    let key = by.pairing(&open.id).await.unwrap().device.unwrap().observed.key;
+    let confirming = tokio::spawn(async move { by.confirm_pairing(&open.id, &ConfirmPairing { key }).await });
+    let granted = device.granted(&proved).await.unwrap();
+    let identity = device.identity(lab, &granted);
+    Granting { device, identity, confirming }
+}
+
+/// Has the certificate of a device renewed, and everything that is trusted told to it, as every command does.
+pub async fn renew(lab: &DaemonLab, device: &mut DeviceIdentity) {
+    let request = request_for(&device.key).unwrap();
+    let csr = BASE64_URL_SAFE_NO_PAD.encode(request.der());
+    let Renewed { certificate, authorities, .. } = lab.of_device(device).renew(&Renewal { csr }).await.unwrap();
+    (device.certificate, device.authorities) = (certificate, authorities);
 }

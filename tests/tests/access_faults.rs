@@ -1,53 +1,45 @@
 //! A disk that fails under a running daemon, and a registry that somebody damaged: what cannot be kept is not granted, the old state stays
 //! byte for byte, those who are let in go on, what is taken away is taken away as soon as it can be, and nothing begins anew by itself.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that cannot go on ends"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 use palyra_api::{
-    device::{ConfirmPairing, DeviceState, NewPairing, PairingState},
+    device::{DeviceState, NewPairing, PairingState},
     journal::RecordQuery,
-    token::{MintedToken, NewToken, RevokeToken, RotateToken, Token},
+    token::{MintedToken, RevokeToken, RotateToken, Token},
 };
-use palyra_client::{Client, ClientError};
+use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, program},
-    paired::{Candidate, pair, pin},
+    daemon::{DaemonLab, program, refused},
+    paired::{Granting, grant, pair},
+    strace::Fault,
+    token::token_named,
     until,
 };
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_registry_cannot_be_saved_nothing_changes_and_everybody_goes_on() {
     let lab = DaemonLab::new();
     let owner = lab.owner();
-    let mut kept = owner.mint_token(&new_token("kept")).await.unwrap();
+    let mut kept = owner.mint_token(&token_named("kept")).await.unwrap();
     for (call, error) in SAVING {
-        let before = (registry(&lab), tokens(&owner).await);
-        let fault = Fault::of_registry(&lab, call, error);
+        let before = (lab.registry(), tokens(&owner).await);
+        let fault = fault_of_registry(&lab, call, error);
         nothing_is_changed(&owner, &kept).await;
         assert_eq!(lab.holder_of(&kept.secret).identity().await.unwrap().token.as_ref(), Some(&kept.token.id));
         lab.agent().identity().await.unwrap();
-        assert_eq!((registry(&lab), tokens(&owner).await), before, "{call} {error}");
+        assert_eq!((lab.registry(), tokens(&owner).await), before, "{call} {error}");
         assert!(fault.end() >= 3, "{call} {error} was not felt");
-        assert_eq!(leftovers(&lab), [""; 0], "{call} {error}");
+        assert_eq!(lab.leftovers(), [""; 0], "{call} {error}");
         owner.revoke_token(&kept.token.id, &RevokeToken::default()).await.unwrap();
         assert_eq!(refused(lab.holder_of(&kept.secret).identity().await.unwrap_err()), (401, "revoked".to_owned()));
-        kept = owner.mint_token(&new_token("kept")).await.unwrap();
+        kept = owner.mint_token(&token_named("kept")).await.unwrap();
         lab.holder_of(&kept.secret).identity().await.unwrap();
     }
     let unkept = kinds(&owner).await.into_iter().filter(|kind| kind == "access.unkept").count();
@@ -58,15 +50,15 @@ async fn while_the_registry_cannot_be_saved_nothing_changes_and_everybody_goes_o
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_that_is_killed_while_the_registry_cannot_be_saved_leaves_the_old_one() {
     let mut lab = DaemonLab::new();
-    let kept = lab.owner().mint_token(&new_token("kept")).await.unwrap();
-    let before = (registry(&lab), tokens(&lab.owner()).await);
+    let kept = lab.owner().mint_token(&token_named("kept")).await.unwrap();
+    let before = (lab.registry(), tokens(&lab.owner()).await);
     for (call, error) in SAVING {
-        let fault = Fault::of_registry(&lab, call, error);
+        let fault = fault_of_registry(&lab, call, error);
         nothing_is_changed(&lab.owner(), &kept).await;
         lab.kill();
         assert!(fault.end() >= 3, "{call} {error} was not felt");
         lab.start();
-        assert_eq!((registry(&lab), tokens(&lab.owner()).await), before, "{call} {error}");
+        assert_eq!((lab.registry(), tokens(&lab.owner()).await), before, "{call} {error}");
         lab.holder_of(&kept.secret).identity().await.unwrap();
     }
     lab.owner().revoke_token(&kept.token.id, &RevokeToken::default()).await.unwrap();
@@ -76,7 +68,7 @@ async fn a_daemon_that_is_killed_while_the_registry_cannot_be_saved_leaves_the_o
 /// Asks for everything that would have to be saved.
 async fn nothing_is_changed(owner: &Client, kept: &MintedToken) {
     let unkept = (503, "unkept".to_owned());
-    assert_eq!(refused(owner.mint_token(&new_token("unkept")).await.unwrap_err()), unkept);
+    assert_eq!(refused(owner.mint_token(&token_named("unkept")).await.unwrap_err()), unkept);
     assert_eq!(refused(owner.rotate_token(&kept.token.id, &RotateToken::default()).await.unwrap_err()), unkept);
     assert_eq!(refused(owner.revoke_token(&kept.token.id, &RevokeToken::default()).await.unwrap_err()), unkept);
 }
@@ -85,12 +77,12 @@ async fn nothing_is_changed(owner: &Client, kept: &MintedToken) {
 async fn what_may_not_stay_on_the_disk_is_refused_and_gone_with_the_next_save() {
     let mut lab = DaemonLab::new();
     let owner = lab.owner();
-    let kept = owner.mint_token(&new_token("kept")).await.unwrap();
+    let kept = owner.mint_token(&token_named("kept")).await.unwrap();
     let before = tokens(&owner).await;
     // The directory, after the new file is in place.
     let fault = Fault::begin(&lab, "fsync", "EIO", &[lab.home().to_owned()]);
     let unkept = (503, "unkept".to_owned());
-    assert_eq!(refused(owner.mint_token(&new_token("unkept")).await.unwrap_err()), unkept);
+    assert_eq!(refused(owner.mint_token(&token_named("unkept")).await.unwrap_err()), unkept);
     assert_eq!(refused(owner.revoke_token(&kept.token.id, &RevokeToken::default()).await.unwrap_err()), unkept);
     assert_eq!(tokens(&owner).await, before, "what is in force is the old state");
     assert!(fault.end() >= 2, "it was not felt");
@@ -108,13 +100,13 @@ async fn without_a_journal_nothing_is_granted_and_what_is_revoked_is_out_all_the
     let mut lab = DaemonLab::new();
     for (call, error) in [("pwrite64", "ENOSPC"), ("pwrite64", "EIO"), ("fdatasync", "EIO")] {
         let owner = lab.owner();
-        let kept = owner.mint_token(&new_token("kept")).await.unwrap();
-        let before = (registry(&lab), tokens(&owner).await);
+        let kept = owner.mint_token(&token_named("kept")).await.unwrap();
+        let before = (lab.registry(), tokens(&owner).await);
         let journal = ["journal.db", "journal.db-wal"].map(|name| lab.journal().join(name));
         let fault = Fault::begin(&lab, call, error, &journal);
         let unrecorded = (503, "journal_unwritable".to_owned());
-        assert_eq!(refused(owner.mint_token(&new_token("unrecorded")).await.unwrap_err()), unrecorded, "{call}");
-        assert_eq!((registry(&lab), tokens(&owner).await), before, "{call} {error}");
+        assert_eq!(refused(owner.mint_token(&token_named("unrecorded")).await.unwrap_err()), unrecorded, "{call}");
+        assert_eq!((lab.registry(), tokens(&owner).await), before, "{call} {error}");
         lab.holder_of(&kept.secret).identity().await.unwrap();
         let revoked = owner.revoke_token(&kept.token.id, &RevokeToken::default()).await;
         assert_eq!(refused(revoked.unwrap_err()), unrecorded, "{call} {error}");
@@ -135,9 +127,9 @@ async fn a_journal_that_can_be_written_again_grants_again() {
     let lab = DaemonLab::new();
     let owner = lab.owner();
     let fault = Fault::begin(&lab, "fdatasync", "EIO", &[lab.journal().join("journal.db-wal")]);
-    owner.mint_token(&new_token("unrecorded")).await.unwrap_err();
+    owner.mint_token(&token_named("unrecorded")).await.unwrap_err();
     assert!(fault.end() >= 1);
-    until(|| async { owner.mint_token(&new_token("recorded")).await.is_ok() }).await;
+    until(|| async { owner.mint_token(&token_named("recorded")).await.is_ok() }).await;
     let names: Vec<_> = tokens(&owner).await.into_iter().map(|token| token.name).collect();
     assert_eq!(names, ["agents on this machine", "recorded"]);
     assert!(owner.verify().await.unwrap().ok);
@@ -147,17 +139,10 @@ async fn a_journal_that_can_be_written_again_grants_again() {
 async fn a_device_that_cannot_be_kept_is_not_let_in_and_another_is_paired_afterwards() {
     let mut lab = DaemonLab::new();
     for (call, error) in [("openat", "ENOSPC"), ("write", "EIO"), ("fsync", "EIO"), (RENAME, "EIO")] {
-        let owner = lab.owner();
-        let before = owner.devices().await.unwrap().devices.len();
-        let open = owner.open_pairing(&NewPairing::default()).await.unwrap();
-        let mut device = Candidate::connect(&lab, "phone").await;
-        let proved = device.prove(pin(&open.pin)).await.unwrap();
-        let key = owner.pairing(&open.id).await.unwrap().device.unwrap().observed.key;
-        let confirming = tokio::spawn(async move { owner.confirm_pairing(&open.id, &ConfirmPairing { key }).await });
-        let granted = device.granted(&proved).await.unwrap();
-        let identity = device.identity(&lab, &granted);
+        let before = lab.owner().devices().await.unwrap().devices.len();
+        let Granting { mut device, identity, confirming } = grant(&lab, lab.owner(), &NewPairing::default()).await;
         // Only what lets it in is left to be saved.
-        let fault = Fault::of_registry(&lab, call, error);
+        let fault = fault_of_registry(&lab, call, error);
         assert_eq!(device.kept().await, Err("internal".to_owned()), "{call} {error}");
         assert_eq!(confirming.await.unwrap().unwrap().state, PairingState::Over);
         assert_eq!(refused(lab.of_device(&identity).identity().await.unwrap_err()).0, 401);
@@ -179,7 +164,7 @@ fn a_registry_that_is_gone_or_damaged_keeps_the_daemon_from_starting_and_stays_a
     let mut lab = DaemonLab::new();
     assert!(lab.stop().success());
     let path = lab.home().join("access_registry.json");
-    let (whole, middle) = (registry(&lab), registry(&lab).len() / 2);
+    let (whole, middle) = (lab.registry(), lab.registry().len() / 2);
     let flipped = |place: usize| {
         let mut damaged = whole.clone();
         damaged[place] ^= 0x04;
@@ -199,7 +184,7 @@ fn a_registry_that_is_gone_or_damaged_keeps_the_daemon_from_starting_and_stays_a
     ] {
         fs::write(&path, &damaged).unwrap();
         does_not_start(&lab, cause, help);
-        assert_eq!(registry(&lab), damaged, "{cause}");
+        assert_eq!(lab.registry(), damaged, "{cause}");
     }
     fs::write(&path, &whole).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -213,7 +198,7 @@ fn a_registry_that_is_gone_or_damaged_keeps_the_daemon_from_starting_and_stays_a
     fs::rename(path.with_extension("away"), &path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     lab.start();
-    assert_eq!(registry(&lab), whole);
+    assert_eq!(lab.registry(), whole);
 }
 
 /// Tries to start the daemon in both ways, and to found it anew.
@@ -233,89 +218,15 @@ fn does_not_start(lab: &DaemonLab, cause: &str, help: &str) {
     }
 }
 
-/// System calls of a daemon that fail, as long as this lives.
-struct Fault {
-    strace: Child,
-    directory: TempDir,
-}
-
-impl Fault {
-    /// Lets a call fail when it is about the file that becomes the registry.
-    fn of_registry(lab: &DaemonLab, call: &str, error: &str) -> Self {
-        let file = |number| lab.home().join(format!(".access_registry.json.new-{}-{number}", lab.pid()));
-        let mut paths: Vec<_> = (0..SAVES).map(file).collect();
-        if call != "fsync" {
-            // Names are looked up from it. That it is written to the disk itself comes after the registry is in place.
-            paths.push(lab.home().to_owned());
-        }
-        Self::begin(lab, call, error, &paths)
+/// Lets a call fail when it is about the file that becomes the registry.
+fn fault_of_registry(lab: &DaemonLab, call: &str, error: &str) -> Fault {
+    let file = |number| lab.home().join(format!(".access_registry.json.new-{}-{number}", lab.pid()));
+    let mut paths: Vec<_> = (0..SAVES).map(file).collect();
+    if call != "fsync" {
+        // Names are looked up from it. That it is written to the disk itself comes after the registry is in place.
+        paths.push(lab.home().to_owned());
     }
-
-    /// Lets calls fail when they are about these files.
-    fn begin(lab: &DaemonLab, call: &str, error: &str, paths: &[PathBuf]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let said = fs::File::create(directory.path().join("said")).unwrap();
-        let mut command = lab.command(Path::new("strace"));
-        command.args(["-f", "-p", &lab.pid().to_string(), "-o"]).arg(directory.path().join("calls"));
-        command.args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:error={error}")]);
-        for path in paths {
-            command.arg("-P").arg(path);
-        }
-        let strace = command.stdin(Stdio::null()).stderr(said).spawn();
-        let mut fault = Self { strace: strace.expect("strace is installed; scripts/setup does that"), directory };
-        let begun = Instant::now();
-        while !fault.said().contains(" attached") {
-            let ended = fault.strace.try_wait().unwrap();
-            assert!(ended.is_none(), "strace cannot attach, which takes root or CAP_SYS_PTRACE: {}", fault.said());
-            assert!(begun.elapsed() < Duration::from_secs(20), "strace does not attach: {}", fault.said());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        fault
-    }
-
-    /// Lets them succeed again, and says how many failed.
-    fn end(mut self) -> usize {
-        if self.strace.try_wait().unwrap().is_none() {
-            let pid = Pid::from_raw(i32::try_from(self.strace.id()).unwrap()).unwrap();
-            kill_process(pid, Signal::TERM).unwrap();
-            self.strace.wait().unwrap();
-        }
-        fs::read_to_string(self.directory.path().join("calls")).unwrap().matches("(INJECTED)").count()
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(self.directory.path().join("said")).unwrap()
-    }
-}
-
-impl Drop for Fault {
-    fn drop(&mut self) {
-        let _ = self.strace.kill();
-        let _ = self.strace.wait();
-    }
-}
-
-fn new_token(name: &str) -> NewToken {
-    NewToken {
-        name: name.to_owned(),
-        principal: "agent:lab".to_owned(),
-        scopes: vec!["calls.read".to_owned()],
-        lifetime_seconds: 3_600,
-        role: None,
-        workspaces: None,
-        per_minute: None,
-        concurrent: None,
-    }
-}
-
-fn registry(lab: &DaemonLab) -> Vec<u8> {
-    fs::read(lab.home().join("access_registry.json")).unwrap()
-}
-
-/// What interrupted saves of the registry left behind.
-fn leftovers(lab: &DaemonLab) -> Vec<String> {
-    let names = fs::read_dir(lab.home()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with(".access_registry")).collect()
+    Fault::begin(lab, call, error, &paths)
 }
 
 /// All tokens, but for when they were used.
@@ -327,13 +238,6 @@ async fn tokens(owner: &Client) -> Vec<Token> {
 async fn kinds(owner: &Client) -> Vec<String> {
     let query = RecordQuery { from: Some(0), limit: Some(1_000) };
     owner.records(&query).await.unwrap().records.into_iter().map(|record| record.kind).collect()
-}
-
-fn refused(error: ClientError) -> (u16, String) {
-    match error {
-        ClientError::Refused { status, error: body } => (status, body.code),
-        other => panic!("{other}"),
-    }
 }
 
 /// Where a text begins.

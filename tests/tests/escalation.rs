@@ -1,51 +1,26 @@
 //! Ways to become more than one is, or to stay when one is out: each was tried on a daemon that let it happen.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on ends"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use palyra_api::{
     approval::{Approve, Scope},
     device::{ConfirmPairing, NewPairing, PairingState, RevokeDevice, RotateAuthority, RotationStep},
     member::{ChangeMember, NewInvitation, SetFlag},
-    token::{NewToken, RevokeToken},
+    token::RevokeToken,
 };
-use palyra_client::{Client, ClientError};
+use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, accepted, asked, command, yes},
-    paired::{Candidate, pair, pin},
+    daemon::{DaemonLab, accepted, asked, command, refused, yes},
+    paired::{Candidate, Granting, grant, pair, pin},
+    token::token,
 };
 use palyra_types::{PrincipalId, WorkspaceRole};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-fn refused(error: ClientError) -> (u16, String) {
-    match error {
-        ClientError::Refused { status, error: body } => (status, body.code),
-        other => panic!("{other}"),
-    }
-}
-
-fn token(principal: &str, scopes: &[&str]) -> NewToken {
-    NewToken {
-        name: "lab".to_owned(),
-        principal: principal.to_owned(),
-        scopes: scopes.iter().map(ToString::to_string).collect(),
-        lifetime_seconds: 3_600,
-        role: None,
-        workspaces: None,
-        per_minute: None,
-        concurrent: None,
-    }
-}
 
 /// A member with a device.
 async fn member(lab: &DaemonLab, name: &str, role: WorkspaceRole) -> Client {
@@ -61,19 +36,24 @@ async fn member(lab: &DaemonLab, name: &str, role: WorkspaceRole) -> Client {
 async fn late(lab: &DaemonLab, bearer: &str, meanwhile: impl Future<Output = ()>) -> (u16, String) {
     let body = serde_json::to_string(&token("agent:late", &["calls.read"])).unwrap();
     let head = format!(
-        "POST /api/v1/tokens HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {bearer}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /api/v1/tokens HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {bearer}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n",
         lab.local(),
         body.len()
     );
     let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // Whoever is told to go on has been let in.
+    let mut go_on = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&go_on), "HTTP/1.1 100 Continue\r\n\r\n");
     let (most, last) = body.split_at(body.len() - 1);
-    stream.write_all(format!("{head}{most}").as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    stream.write_all(most.as_bytes()).await.unwrap();
     meanwhile.await;
     let _ = stream.write_all(last.as_bytes()).await;
-    let mut answer = vec![0; 4_096];
-    let count = stream.read(&mut answer).await.unwrap_or_default();
-    let text = String::from_utf8_lossy(&answer[..count]).into_owned();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
     (text.split(' ').nth(1).unwrap_or_default().parse().unwrap_or_default(), text)
 }
 
@@ -87,7 +67,8 @@ async fn whoever_is_out_before_their_request_is_whole_has_nothing_done() {
         owner.revoke_token(&minted.token.id, &RevokeToken::default()).await.unwrap();
     })
     .await;
-    assert!(status == 401 || status == 0, "{text}");
+    // Its connection is closed a moment later, whether the answer has left or not.
+    assert!(status == 401 || text.is_empty(), "{text}");
     // Signed out.
     let session = lab.console().await;
     let (status, text) = late(&lab, &session, async {
@@ -119,17 +100,12 @@ async fn whoever_is_out_before_their_request_is_whole_has_nothing_done() {
 async fn a_device_that_was_confirmed_by_one_that_is_revoked_since_is_not_let_in() {
     let lab = DaemonLab::new();
     let laptop = pair(&lab, &NewPairing::default()).await;
-    let client = lab.of_device(&laptop);
-    let open = client.open_pairing(&NewPairing::default()).await.unwrap();
-    let mut device = Candidate::connect(&lab, "accomplice").await;
-    let proved = device.prove(pin(&open.pin)).await.unwrap();
-    let key = client.pairing(&open.id).await.unwrap().device.unwrap().observed.key;
-    let confirming = tokio::spawn(async move { client.confirm_pairing(&open.id, &ConfirmPairing { key }).await });
-    let granted = device.granted(&proved).await.unwrap();
+    let accomplice = grant(&lab, lab.of_device(&laptop), &NewPairing::default()).await;
+    let Granting { mut device, identity, confirming } = accomplice;
     lab.owner().revoke_device(&laptop.device, &RevokeDevice::default()).await.unwrap();
     assert!(device.kept().await.is_err());
     let _ = confirming.await.unwrap();
-    let refusal = refused(lab.of_device(&device.identity(&lab, &granted)).identity().await.unwrap_err());
+    let refusal = refused(lab.of_device(&identity).identity().await.unwrap_err());
     assert_eq!(refusal, (401, "unknown_device".to_owned()));
 }
 
@@ -210,9 +186,15 @@ async fn strangers_who_ask_for_a_pairing_that_is_not_open_fill_no_journal() {
     for _ in 0..60 {
         assert!(Candidate::connect(&lab, "stranger").await.greet(pin("123456")).await.is_err());
     }
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let after = owner.head().await.unwrap().size;
-    assert!(after - before <= 4, "{} records", after - before);
+    let begun = Instant::now();
+    let mut told = 0;
+    // Those who are not let in are counted for five seconds, and told together.
+    while told == 0 || begun.elapsed() < Duration::from_secs(6) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        told = owner.head().await.unwrap().size - before;
+        assert!(begun.elapsed() < Duration::from_secs(30), "nobody is told of them");
+    }
+    assert!(told <= 4, "{told} records");
 }
 
 #[test]

@@ -4,15 +4,8 @@
 
 use palyra_api::call::{CallState, Output};
 use palyra_client::ClientError;
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, tool};
+use palyra_tests::daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, refused, tool};
 use serde_json::json;
-
-fn refused(error: ClientError) -> (u16, String) {
-    match error {
-        ClientError::Refused { status, error: body } => (status, body.code),
-        other => panic!("{other}"),
-    }
-}
 
 #[tokio::test]
 async fn an_agent_proposes_a_person_approves_and_the_receipt_says_so() {

@@ -11,7 +11,10 @@ use std::{
 };
 
 use palyra_api::{member::SetFlag, token::NewToken};
-use palyra_tests::daemon::{DaemonLab, accepted, command};
+use palyra_tests::{
+    daemon::{DaemonLab, accepted, command},
+    token::token,
+};
 
 #[tokio::test]
 async fn what_the_owner_is_answered_is_what_is_described() {
@@ -20,17 +23,13 @@ async fn what_the_owner_is_answered_is_what_is_described() {
         lab.owner().set_flag(&flag.name, &SetFlag { on: true }).await.unwrap();
     }
     // A token of theirs that may be used for everything: a session of the console would be ended on the way.
-    let token = NewToken {
+    let new = NewToken {
         name: "schemathesis".to_owned(),
-        principal: "user:owner".to_owned(),
         scopes: lab.owner().scopes().await.unwrap().scopes.into_iter().map(|scope| scope.name).collect(),
-        lifetime_seconds: 3_600,
-        role: None,
-        workspaces: None,
         per_minute: Some(100_000),
-        concurrent: None,
+        ..token("user:owner", &[])
     };
-    let minted = lab.owner().mint_token(&token).await.unwrap();
+    let minted = lab.owner().mint_token(&new).await.unwrap();
     try_as(&lab, &minted.secret).await;
 }
 

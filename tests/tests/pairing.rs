@@ -1,6 +1,6 @@
 //! Pairing over real connections: who is let in, who is not, and what is left of a pairing that comes to nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 use std::time::Duration;
 
@@ -8,20 +8,13 @@ use palyra_api::{
     device::{ConfirmPairing, DeviceState, NewPairing, OpenPairing, PairingState, RevokeDevice},
     journal::RecordQuery,
 };
-use palyra_client::{Client, ClientError};
+use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan},
-    paired::{Candidate, pair, pin, secret},
+    daemon::{DaemonLab, DaemonPlan, refused},
+    paired::{Candidate, grant, pair, pin, renew, secret},
     until,
 };
 use palyra_types::WorkspaceRole;
-
-fn refused(error: ClientError) -> (u16, String) {
-    match error {
-        ClientError::Refused { status, error: body } => (status, body.code),
-        other => panic!("{other}"),
-    }
-}
 
 async fn open(owner: &Client) -> OpenPairing {
     owner.open_pairing(&NewPairing::default()).await.unwrap()
@@ -174,18 +167,11 @@ async fn a_device_that_does_not_say_that_it_kept_its_certificate_is_not_paired()
 #[tokio::test]
 async fn a_daemon_that_is_killed_in_the_middle_of_a_pairing_leaves_nobody_let_in() {
     let mut lab = DaemonLab::new();
-    let owner = lab.owner();
-    let open = open(&owner).await;
-    let mut device = Candidate::connect(&lab, "unlucky").await;
-    let proved = device.prove(pin(&open.pin)).await.unwrap();
-    let key = owner.pairing(&open.id).await.unwrap().device.unwrap().observed.key;
-    let confirming = tokio::spawn(async move { owner.confirm_pairing(&open.id, &ConfirmPairing { key }).await });
-    let granted = device.granted(&proved).await.unwrap();
+    let unlucky = grant(&lab, lab.owner(), &NewPairing::default()).await;
     lab.kill();
-    assert!(confirming.await.unwrap().is_err());
+    assert!(unlucky.confirming.await.unwrap().is_err());
     lab.start();
-    let identity = device.identity(&lab, &granted);
-    assert_eq!(refused(lab.of_device(&identity).identity().await.unwrap_err()).1, "unknown_device");
+    assert_eq!(refused(lab.of_device(&unlucky.identity).identity().await.unwrap_err()).1, "unknown_device");
     assert_eq!(lab.owner().devices().await.unwrap().devices.len(), 1);
 }
 
@@ -326,20 +312,12 @@ fn the_owners_command_line_has_its_certificate_renewed_at_a_start_when_a_third_i
 
 #[tokio::test]
 async fn the_authority_is_replaced_without_pairing_anything_anew() {
-    use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
     use palyra_api::device::{AuthorityPhase, RotateAuthority, RotationStep};
     let lab = DaemonLab::new();
     let mut owner = lab.device();
     let mut phone = pair(&lab, &NewPairing::default()).await;
     let idle = pair(&lab, &NewPairing::default()).await;
     let step = |step| RotateAuthority { step, even_if_behind: false };
-    let renew = async |device: &mut palyra_identity::DeviceIdentity| {
-        let request = palyra_identity::request_for(&device.key).unwrap();
-        let csr = BASE64_URL_SAFE_NO_PAD.encode(request.der());
-        let renewed = lab.of_device(device).renew(&palyra_api::device::Renewal { csr }).await.unwrap();
-        device.certificate = renewed.certificate;
-        device.authorities = renewed.authorities;
-    };
     let before = lab.of_device(&owner).authority().await.unwrap();
     assert_eq!(before.phase, AuthorityPhase::Steady);
     assert_eq!(refused(lab.of_device(&owner).rotate_authority(&step(RotationStep::Finish)).await.unwrap_err()).0, 409);
@@ -351,8 +329,8 @@ async fn the_authority_is_replaced_without_pairing_anything_anew() {
     assert_eq!(client.authorities_told(), Some(announced.bundle));
     let refusal = refused(lab.of_device(&owner).rotate_authority(&step(RotationStep::Switch)).await.unwrap_err());
     assert_eq!(refusal, (409, "behind".to_owned()));
-    renew(&mut owner).await;
-    renew(&mut phone).await;
+    renew(&lab, &mut owner).await;
+    renew(&lab, &mut phone).await;
     let told = lab.of_device(&owner).authority().await.unwrap();
     assert_eq!(told.behind, std::slice::from_ref(&idle.device));
     let forced = |step| RotateAuthority { step, even_if_behind: true };
@@ -362,8 +340,8 @@ async fn the_authority_is_replaced_without_pairing_anything_anew() {
     // Old certificates hold, and whoever followed trusts the daemon's new one.
     lab.of_device(&phone).identity().await.unwrap();
     assert!(lab.of_device(&idle).identity().await.is_err(), "it does not know the new authority");
-    renew(&mut owner).await;
-    renew(&mut phone).await;
+    renew(&lab, &mut owner).await;
+    renew(&lab, &mut phone).await;
     let open = lab.of_device(&phone);
     let mut events = open.events(None).await.unwrap();
     let finished = lab.of_device(&owner).rotate_authority(&forced(RotationStep::Finish)).await.unwrap();

@@ -1,12 +1,6 @@
 //! What is revoked is out in less than a second: the next request, the stream that is open, the call that runs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on ends"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
 use std::time::{Duration, Instant};
 
@@ -16,29 +10,10 @@ use palyra_api::{
 };
 use palyra_client::{Client, ClientError, EventStream};
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, over},
+    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, over, refused},
     paired::pair,
+    token::token,
 };
-
-fn refused(error: ClientError) -> (u16, String) {
-    match error {
-        ClientError::Refused { status, error: body } => (status, body.code),
-        other => panic!("{other}"),
-    }
-}
-
-fn token(principal: &str, scopes: &[&str]) -> NewToken {
-    NewToken {
-        name: "lab".to_owned(),
-        principal: principal.to_owned(),
-        scopes: scopes.iter().map(ToString::to_string).collect(),
-        lifetime_seconds: 3_600,
-        role: None,
-        workspaces: None,
-        per_minute: None,
-        concurrent: None,
-    }
-}
 
 /// How long a stream goes on.
 async fn ends(stream: &mut EventStream, since: Instant) -> Duration {
@@ -140,7 +115,7 @@ async fn a_token_that_goes_too_fast_is_told_when_to_come_back_and_a_new_one_of_t
     let slow = NewToken { per_minute: Some(10), ..token("agent:slow", &["calls.read"]) };
     let minted = owner.mint_token(&slow).await.unwrap();
     let client = lab.holder_of(&minted.secret);
-    let mut passed = 0;
+    let (mut passed, begun) = (0, Instant::now());
     let refusal = loop {
         match client.identity().await {
             Ok(_) => passed += 1,
@@ -149,7 +124,9 @@ async fn a_token_that_goes_too_fast_is_told_when_to_come_back_and_a_new_one_of_t
         assert!(passed <= 20, "nobody counts");
     };
     assert_eq!(refusal, (429, "rate_limited".to_owned()));
-    assert_eq!(passed, 10);
+    // One more for each six seconds that it took.
+    let most = 10 + begun.elapsed().as_secs() / 6;
+    assert!((10..=most).contains(&passed), "{passed} of {most}");
     let next = owner.rotate_token(&minted.token.id, &RotateToken::default()).await.unwrap();
     assert_eq!(refused(lab.holder_of(&next.secret).identity().await.unwrap_err()).0, 429);
     // Others are not held up.

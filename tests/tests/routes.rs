@@ -22,6 +22,7 @@ use palyra_identity::DeviceIdentity;
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan},
     paired::pair,
+    token::token,
 };
 use palyra_types::{WorkspaceRole, clock::SystemClock};
 use serde_json::Value;
@@ -143,24 +144,15 @@ impl Hall {
         let suits = |kind: &str| -> Vec<String> {
             known.iter().filter(|one| one.suits.iter().any(|suits| suits == kind)).map(|one| one.name.clone()).collect()
         };
-        let token = async |principal: &str, scopes: Vec<String>, seconds: u64| {
-            let new = NewToken {
-                name: "hall".to_owned(),
-                principal: principal.to_owned(),
-                scopes,
-                lifetime_seconds: seconds,
-                role: None,
-                workspaces: None,
-                per_minute: Some(100_000),
-                concurrent: None,
-            };
+        let mint = async |principal: &str, scopes: Vec<String>, lifetime_seconds: u64| {
+            let new = NewToken { scopes, lifetime_seconds, per_minute: Some(100_000), ..token(principal, &[]) };
             owner.mint_token(&new).await.unwrap()
         };
-        let whole = token("user:owner", suits("user"), 86_400).await.secret;
-        let bare = token("user:owner", vec!["calls.read".to_owned()], 86_400).await.secret;
-        let service = token("service:watch", suits("service"), 86_400).await.secret;
-        let over = token("user:owner", suits("user"), 60).await.secret;
-        let gone = token("user:owner", suits("user"), 86_400).await;
+        let whole = mint("user:owner", suits("user"), 86_400).await.secret;
+        let bare = mint("user:owner", vec!["calls.read".to_owned()], 86_400).await.secret;
+        let service = mint("service:watch", suits("service"), 86_400).await.secret;
+        let over = mint("user:owner", suits("user"), 60).await.secret;
+        let gone = mint("user:owner", suits("user"), 86_400).await;
         owner.revoke_token(&gone.token.id, &RevokeToken::default()).await.unwrap();
         lab.set_ahead(Duration::from_secs(61));
         let bearer = |text: String| Credential::Bearer(text);
@@ -320,7 +312,7 @@ async fn whoever_is_not_known_gets_nothing_from_any_route_but_those_that_are_ope
             let (status, code) = hall.ask(credential, method, path).await;
             // What is exchanged for a session is a code, and this is none.
             let open = row.starts_with('O') && *path != "/api/v1/console/session";
-            if open != (status != 401) && !(open && status < 500) {
+            if (status == 401) == open || status >= 500 {
                 wrong.push(format!("{who} {method} {path}: {status} {code}"));
             }
         }
