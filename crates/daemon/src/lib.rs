@@ -12,7 +12,7 @@
 //! | what every request passes through | [`edge`], [`extract`], [`failure`] |
 //! | who may ask for which route, and who is asking | [`rules`], [`authorise`], [`caller`], [`origin`], [`attempts`] |
 //! | what they may see | [`oversight`] |
-//! | changing who is let in; pairing; certificates | [`governing`], [`pairings`] and `pairing_conversation.rs`, [`certifier`] |
+//! | changing who is let in; pairing; certificates, and another authority | [`governing`], [`pairings`] and `pairing_conversation.rs`, [`certifier`], `rotation.rs` |
 //! | the routes, one file for each noun | [`routes`] |
 //! | how a call is proposed, and a key counts once | [`proposing`], [`keys`], [`runs`] |
 //! | what is told about calls and questions | [`story`], [`question`], [`explanation`] |
