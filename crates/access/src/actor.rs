@@ -2,9 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use palyra_types::{Principal, WorkspaceRole};
+use palyra_types::{Principal, TokenId, WorkspaceRole};
 
-use crate::{error::MissingScope, holder::Holder, member::Membership, role, scope::Scope};
+use crate::{
+    error::MissingScope,
+    holder::{Credential, Holder},
+    member::Membership,
+    role,
+    scope::Scope,
+};
 
 /// Whoever asks for a change, with what they hold.
 ///
@@ -15,6 +21,8 @@ pub struct Actor {
     pub principal: Principal,
     /// What their token may be used for, if they act by one.
     pub scopes: Option<BTreeSet<Scope>>,
+    /// The token they use, if it is one. What it makes is bound by it.
+    pub token: Option<TokenId>,
     /// The workspaces that their credential may be used in. What they belong to themselves bounds them as well.
     pub membership: Membership,
 }
@@ -23,7 +31,7 @@ impl Actor {
     /// Somebody who acts by a device or at the console: nothing but their role bounds them.
     #[must_use]
     pub const fn in_person(principal: Principal) -> Self {
-        Self { principal, scopes: None, membership: Membership::All }
+        Self { principal, scopes: None, token: None, membership: Membership::All }
     }
 
     /// The highest role they hold.
@@ -42,6 +50,11 @@ impl Actor {
             _ => Ok(()),
         }
     }
+
+    /// Whether they act by a token, and not in person. Either sign of one is enough.
+    pub(crate) const fn uses_token(&self) -> bool {
+        self.scopes.is_some() || self.token.is_some()
+    }
 }
 
 impl From<&Holder> for Actor {
@@ -49,6 +62,10 @@ impl From<&Holder> for Actor {
         Self {
             principal: holder.principal.clone(),
             scopes: holder.scopes.as_deref().cloned(),
+            token: match &holder.credential {
+                Credential::Token(id) => Some(id.clone()),
+                Credential::Device(_) => None,
+            },
             membership: holder.membership.clone(),
         }
     }

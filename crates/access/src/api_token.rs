@@ -32,6 +32,9 @@ pub struct ApiTokenRecord {
     pub digest: Sha256Digest,
     /// The user who answers for it, without roles.
     pub minted_by: Principal,
+    /// The token that it was minted with, if it was by one. It may be long gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minted_with: Option<TokenId>,
     /// The first token of its line.
     pub family: TokenId,
     /// The token that it took over from.
@@ -82,9 +85,9 @@ pub struct NewToken {
     pub scopes: BTreeSet<Scope>,
     /// How long it lives: [`SHORTEST_LIFETIME`] to [`LONGEST_LIFETIME`].
     pub lifetime: Duration,
-    /// How many requests a minute; [`DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE`] if nothing is said.
+    /// How many requests a minute; [`DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE`] if nothing is said, or what the minting token has if that is less.
     pub per_minute: Option<u32>,
-    /// How many requests at once; [`DEFAULT_TOKEN_CONCURRENCY`] if nothing is said.
+    /// How many requests at once; [`DEFAULT_TOKEN_CONCURRENCY`] if nothing is said, or what the minting token has if that is less.
     pub concurrent: Option<u32>,
 }
 
@@ -104,7 +107,7 @@ pub struct TokenRotation {
     pub id: TokenId,
     /// How long the old one still works: nothing to [`LONGEST_OVERLAP`].
     pub overlap: Duration,
-    /// How long the new one lives; as long as the old one if nothing is said.
+    /// How long the new one lives; as long as the old one if nothing is said, or as long as the token that is used can give.
     pub lifetime: Option<Duration>,
 }
 

@@ -212,9 +212,9 @@ pub struct Rotated {
 /// Tokens work no more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokensRevoked {
-    /// Which.
+    /// Which: those that were meant, and all that were minted with them.
     pub tokens: Vec<TokenId>,
-    /// The first of their line.
+    /// The first of the line that was meant.
     pub family: TokenId,
     /// Why.
     pub why: String,

@@ -2,7 +2,11 @@
 //!
 //! Guarantees: a device is known by the digest of its public key. The record of a revoked device stays for ever, because of its key.
 
-use palyra_types::{DeviceId, ObjectId, Principal, Sha256Digest, Timestamp, WorkspaceRole, word::words};
+use std::collections::BTreeSet;
+
+use palyra_types::{
+    DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole, word::words,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::revocation::Revocation;
@@ -55,6 +59,21 @@ pub struct DeviceRecord {
     pub revoked: Option<Revocation>,
 }
 
+impl DeviceRecord {
+    /// Who answers for it: its user, or whoever paired it for an agent or a service.
+    pub(crate) fn answered_by(&self) -> Option<PrincipalId> {
+        match self.principal.kind() {
+            PrincipalKind::User => Some(self.principal.id().clone()),
+            PrincipalKind::Agent | PrincipalKind::Service => self.pairer().map(|pairer| pairer.id().clone()),
+        }
+    }
+
+    /// The user who paired it.
+    pub(crate) fn pairer(&self) -> Option<Principal> {
+        Principal::parse(&self.paired_by).ok().filter(|pairer| pairer.kind() == PrincipalKind::User)
+    }
+}
+
 /// What a device says of itself. Nobody checked it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +116,8 @@ pub struct DeviceRevocation {
     pub id: DeviceId,
     /// Why. May be empty.
     pub why: String,
-    /// Whether to revoke it even if it is the last one by which the last owner gets in.
+    /// Whether to revoke it even if it is the last one by which an owner gets in.
     pub even_the_last: bool,
+    /// Devices whose certificates come from an authority that is trusted no more: none of them lets anybody in.
+    pub cut_off: BTreeSet<DeviceId>,
 }

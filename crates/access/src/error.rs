@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, TokenId, WorkspaceRole};
+use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, Timestamp, TokenId, WorkspaceRole};
 
 use crate::{feature::FeatureFlag, label::LabelError, scope::Scope};
 
@@ -100,9 +100,12 @@ pub enum Refusal {
     /// An owner belongs to all workspaces.
     #[error("an owner belongs to all workspaces")]
     OwnerEverywhere,
-    /// Workspaces that whoever asked does not belong to.
-    #[error("nobody gives away workspaces that they do not belong to themselves")]
+    /// Workspaces that whoever asked does not belong to, or does not reach by what they use.
+    #[error("this concerns workspaces beyond those of whoever asks")]
     OutsideWorkspaces,
+    /// A role that a token was to give.
+    #[error("a role is given by a person, not by a token")]
+    RoleInPerson,
 
     /// No such device.
     #[error("there is no device `{0}`")]
@@ -122,11 +125,11 @@ pub enum Refusal {
     /// It was revoked before.
     #[error("the device `{0}` is revoked already")]
     DeviceRevoked(DeviceId),
-    /// The last owner would not get in any more.
-    #[error("`{0}` is the last device by which the last owner gets in")]
+    /// No owner would get in any more.
+    #[error("`{0}` is the last device by which an owner gets in")]
     LastDevice(DeviceId),
-    /// A user's device without a role.
-    #[error("a person's device is paired by a person, not by a token")]
+    /// A device that a token was to pair.
+    #[error("a device is paired by a person, not by a token")]
     InPerson,
     /// A user's device without a role.
     #[error("a user's device needs a role, the most that may be used through it")]
@@ -175,6 +178,27 @@ pub enum Refusal {
     /// A number of requests at once that cannot be given.
     #[error("a token has 1 to 1000 requests under way at once, not {0}")]
     Concurrent(u32),
+    /// A token that would end after the one that is used to make it.
+    #[error("the new token would end at {ends}, after the one that is used to make it, which ends at {most}")]
+    Outlasts {
+        /// When it would end.
+        ends: Timestamp,
+        /// When it can end at the latest.
+        most: Timestamp,
+    },
+    /// A token that would be faster than the one that is used to make it.
+    #[error("the new token would have {asked} {what}, and the one that is used to make it has {most}")]
+    Outruns {
+        /// What there would be too many of.
+        what: &'static str,
+        /// How many were asked for.
+        asked: u32,
+        /// How many there can be.
+        most: u32,
+    },
+    /// Whoever asked uses a token that nobody knows the bounds of.
+    #[error("the token that is used is not known here")]
+    TokenUnknown,
     /// Expired or revoked.
     #[error("the token `{0}` works no more")]
     NotLive(TokenId),
@@ -215,6 +239,7 @@ impl Refusal {
             Self::InvitationLifetime(_) | Self::Lifetime(_) => "choose a time within these bounds",
             Self::OwnerEverywhere => "give another role first, or all workspaces",
             Self::OutsideWorkspaces => "name workspaces that are yours, or ask somebody who belongs to the others",
+            Self::RoleInPerson | Self::InPerson => "use a device or the console",
             Self::NoDevice(_) => "look at the list of devices",
             Self::InvitationKnown(_) | Self::DeviceKnown(_) | Self::TokenKnown(_) => "try again; a new id is made",
             Self::KeyKnown(_) => {
@@ -223,7 +248,6 @@ impl Refusal {
             Self::NotAwaiting(_) | Self::NotActive(_) => "pair the device again",
             Self::DeviceRevoked(_) | Self::TokenRevoked(_) => "nothing is left to do",
             Self::LastDevice(_) => "pair another device first, or say that it is to be revoked even so",
-            Self::InPerson => "use a device or the console; a token pairs devices for agents",
             Self::NoDeviceRole => "name a role",
             Self::RoleOfNoUser(_) => "leave the role out",
             Self::NoToken(_) => "look at the list of tokens",
@@ -231,6 +255,9 @@ impl Refusal {
             Self::NoScopes => "name what the token is for",
             Self::ScopeUnsuited { .. } => "leave the scope out, or mint a token of another kind",
             Self::Overlap(_) => "choose a shorter time, and give the new token to its user within it",
+            Self::Outlasts { .. } => "choose a time that ends sooner, or use a device or the console",
+            Self::Outruns { .. } => "choose a lower number, or use a device or the console",
+            Self::TokenUnknown => "use a token that was minted here, a device or the console",
             Self::PerMinute(_) | Self::Concurrent(_) => "choose a number within these bounds",
             Self::NotLive(_) => "mint a new token",
             Self::AlreadyRotated(_) => "rotate the token that took over from it",
@@ -273,6 +300,20 @@ mod tests {
         assert_eq!(
             [0, 1, 59, 61, 3_600, 5_400].map(|seconds| plain(&Duration::from_secs(seconds))),
             ["0 seconds", "1 second", "59 seconds", "61 seconds", "1 hour", "90 minutes"]
+        );
+    }
+
+    #[test]
+    fn a_token_that_would_be_more_than_the_one_that_makes_it_is_told_with_both() {
+        let [ends, most] = [1_700_000_060_000, 1_700_000_000_000].map(Timestamp::from_unix_millis);
+        assert_eq!(
+            Refusal::Outlasts { ends, most }.to_string(),
+            "the new token would end at 2023-11-14T22:14:20.000Z, after the one that is used to make it, \
+             which ends at 2023-11-14T22:13:20.000Z"
+        );
+        assert_eq!(
+            Refusal::Outruns { what: "requests a minute", asked: 61, most: 60 }.to_string(),
+            "the new token would have 61 requests a minute, and the one that is used to make it has 60"
         );
     }
 

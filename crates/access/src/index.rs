@@ -144,21 +144,16 @@ pub(crate) struct DeviceEntry {
 impl DeviceEntry {
     fn new(state: &State, device: &DeviceRecord, limits: Option<Arc<Meter>>, seen: Arc<Use>) -> Self {
         let user = device.principal.id();
-        let is_user = device.principal.kind() == PrincipalKind::User;
         let fault = match (&device.revoked, device.state) {
             (Some(revoked), _) => Some(DeviceRefusal::Revoked { at: revoked.at }),
             (None, DeviceState::Awaiting) => Some(DeviceRefusal::Awaiting),
-            (None, _) if is_user && !state.belongs(user) => Some(DeviceRefusal::Off(FeatureFlag::TeamMode)),
-            // Whoever paired it for an agent answers for it.
-            (None, _) if !is_user && !answered_for(state, device) => Some(DeviceRefusal::Off(FeatureFlag::TeamMode)),
+            (None, _) if !answered_for(state, device) => Some(DeviceRefusal::Off(FeatureFlag::TeamMode)),
             (None, _) => None,
         };
         let role = device.role.and_then(|most| state.effective_role(user, most));
-        let membership = match (is_user, state.member(user)) {
-            (true, Some(member)) => member.workspaces.clone(),
-            (true, None) => Membership::Only(BTreeSet::new()),
-            (false, _) => Membership::All,
-        };
+        // SECURITY: what was paired for an agent reaches no further than whoever paired it, just as a token and its minter.
+        let minder = device.answered_by().and_then(|minder| state.member(&minder));
+        let membership = minder.map_or_else(|| Membership::Only(BTreeSet::new()), |minder| minder.workspaces.clone());
         let holder = Holder {
             principal: with_role(&device.principal, role),
             membership,
@@ -169,6 +164,11 @@ impl DeviceEntry {
             expires: device.certificate_until,
         };
         Self { holder: Arc::new(holder), seen, key: device.key, fault }
+    }
+
+    /// Whether it was taken away, whatever the time.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.fault.is_some()
     }
 
     /// Whether it is good at a time.
@@ -222,6 +222,11 @@ impl TokenEntry {
             superseded_at: token.superseded_at,
             minter_belongs: state.belongs(minter),
         }
+    }
+
+    /// Whether it was taken away, whatever the time.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.revoked_at.is_some() || !self.minter_belongs
     }
 
     /// Whether it is good at a time.
@@ -319,9 +324,9 @@ fn with_role(principal: &Principal, role: Option<WorkspaceRole>) -> Principal {
 /// Stands for no time at all.
 const NEVER: i64 = i64::MIN;
 
-/// Whether whoever paired a device belongs here.
+/// Whether whoever answers for a device belongs here.
 fn answered_for(state: &State, device: &DeviceRecord) -> bool {
-    Principal::parse(&device.paired_by).is_ok_and(|by| state.belongs(by.id()))
+    device.answered_by().is_some_and(|minder| state.belongs(&minder))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub use file_store::FileStore;
 pub use holder::{Credential, DeviceRefusal, Holder, TokenRefusal};
 pub use limits::{Bound, DEFAULT_PRINCIPAL_RATE_LIMIT_PER_MINUTE, Limited, Meter, Pass};
 pub use member::{InvitationRecord, MemberRecord, Membership, NewInvitation};
-pub use registry::{AccessRegistry, OpenError, Pending};
+pub use registry::{AccessRegistry, OpenError, Passage, Pending};
 pub use revocation::Revocation;
 pub use scope::Scope;
 pub use snapshot::{Ended, Snapshot};

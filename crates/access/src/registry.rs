@@ -156,7 +156,7 @@ impl AccessRegistry {
         if next == *current.state() {
             return Ok(false);
         }
-        put(Arc::clone(&self.shared), next, current.revision(), turn).await.map(|()| true)
+        put(Arc::clone(&self.shared), next, current.revision(), turn).await.map(|_| true)
     }
 
     /// Makes the text of a new token, and what it will be known by. It works once it is minted.
@@ -240,9 +240,17 @@ impl<T> Pending<T> {
     /// # Errors
     /// When it cannot be saved. What was in force still is.
     pub async fn commit(self) -> Result<T, StoreError> {
+        self.commit_and_compare().await.map(|(outcome, _)| outcome)
+    }
+
+    /// The same, and tells what was in force before and right after the change, whatever has changed since.
+    ///
+    /// # Errors
+    /// When it cannot be saved. What was in force still is.
+    pub async fn commit_and_compare(self) -> Result<(T, Passage), StoreError> {
         let Self { outcome, next, revision, turn, shared } = self;
-        put(shared, next, revision, turn).await?;
-        Ok(outcome)
+        let passage = put(shared, next, revision, turn).await?;
+        Ok((outcome, passage))
     }
 }
 
@@ -250,6 +258,15 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pending").field("outcome", &self.outcome).field("revision", &self.revision).finish()
     }
+}
+
+/// The registry before a change, and right after it.
+#[derive(Debug, Clone)]
+pub struct Passage {
+    /// Before.
+    pub before: Arc<Snapshot>,
+    /// After.
+    pub after: Arc<Snapshot>,
 }
 
 struct Parts {
@@ -260,7 +277,12 @@ struct Parts {
 
 /// Saves a state and puts it in force, on a thread that may block. The turn ends there, so that nobody who stops waiting lets the next
 /// change begin before this one is settled.
-async fn put(shared: Arc<Shared>, state: State, revision: u64, turn: OwnedMutexGuard<()>) -> Result<(), StoreError> {
+async fn put(
+    shared: Arc<Shared>,
+    state: State,
+    revision: u64,
+    turn: OwnedMutexGuard<()>,
+) -> Result<Passage, StoreError> {
     let saving = move || {
         let current = shared.current.load_full();
         let state = current.with_use(state);
@@ -268,10 +290,11 @@ async fn put(shared: Arc<Shared>, state: State, revision: u64, turn: OwnedMutexG
         state.check()?;
         shared.store.save(&document::encode(&state, revision)?)?;
         let surroundings = Surroundings { clock: &shared.clock, principal_per_minute: shared.principal_per_minute };
-        shared.current.store(Arc::new(current.next(state, revision, &surroundings)));
+        let next = Arc::new(current.next(state, revision, &surroundings));
+        shared.current.store(Arc::clone(&next));
         shared.revisions.send_if_modified(|told| std::mem::replace(told, revision) != revision);
         drop(turn);
-        Ok(())
+        Ok(Passage { before: current, after: next })
     };
     tokio::task::spawn_blocking(saving).await.unwrap_or(Err(StoreError::Interrupted))
 }

@@ -106,6 +106,31 @@ impl Snapshot {
         }
     }
 
+    /// Whoever holds a credential that was not taken away from them. One that ran out by itself was not.
+    #[must_use]
+    pub fn standing(&self, credential: &Credential) -> Option<&Arc<Holder>> {
+        match credential {
+            Credential::Device(id) => {
+                self.index.device(id).filter(|entry| !entry.is_taken()).map(|entry| &entry.holder)
+            }
+            Credential::Token(id) => {
+                let entry = self.index.token(id).filter(|_| self.state.is_on(FeatureFlag::ApiTokens));
+                entry.filter(|entry| !entry.is_taken()).map(|entry| &entry.holder)
+            }
+        }
+    }
+
+    /// Whether somebody counts for something else than before a change: for less, for more, or not at all.
+    #[must_use]
+    pub fn differs_since(&self, before: &Self) -> bool {
+        let devices = before.state.devices().map(|device| Credential::Device(device.id.clone()));
+        let tokens = before.state.tokens().map(|token| Credential::Token(token.id.clone()));
+        let told = |holder: &Arc<Holder>| (holder.principal.clone(), holder.membership.clone());
+        devices
+            .chain(tokens)
+            .any(|credential| self.standing(&credential).map(told) != before.standing(&credential).map(told))
+    }
+
     /// A state with the times of use that this snapshot knows of.
     pub(crate) fn with_use(&self, mut state: State) -> State {
         state.note_use(self.index.devices_seen(), self.index.tokens_used());

@@ -42,7 +42,7 @@ impl State {
         self.standing(by).ok_or(Refusal::NoRole)
     }
 
-    /// Whether whoever asks belongs to all the workspaces that they give away, and their credential reaches them.
+    /// Whether whoever asks belongs to all the workspaces that they give away or concern, and their credential reaches them.
     pub(super) fn gives(&self, by: &Actor, workspaces: &Membership) -> Result<(), Refusal> {
         let own = self.members.get(by.principal.id()).map(|member| &member.workspaces);
         if own.is_some_and(|own| workspaces.is_within(&own.and(&by.membership))) {
@@ -50,6 +50,23 @@ impl State {
         } else {
             Err(Refusal::OutsideWorkspaces)
         }
+    }
+
+    /// Whether whoever asks may change what is a member's, as far as workspaces go: their own, or that of somebody who belongs to no
+    /// workspaces beyond theirs. What belongs to nobody is in no workspace.
+    // SECURITY: an admin of one workspace who promotes somebody of all of them has somebody to widen their own.
+    pub(super) fn covers(&self, by: &Actor, user: Option<&PrincipalId>) -> Result<(), Refusal> {
+        match user {
+            Some(user) if is_user(&by.principal, user) => Ok(()),
+            Some(user) => self.workspaces_of(user).map_or(Ok(()), |workspaces| self.gives(by, workspaces)),
+            None => Ok(()),
+        }
+    }
+
+    /// The workspaces that somebody belongs to, or is to belong to.
+    fn workspaces_of(&self, user: &PrincipalId) -> Option<&Membership> {
+        let member = self.members.get(user).map(|member| &member.workspaces);
+        member.or_else(|| self.invitation_of(user).map(|invitation| &invitation.workspaces))
     }
 
     /// Refuses what belongs to a feature that is off.
@@ -69,6 +86,17 @@ pub(super) fn no_agent(by: &Actor) -> Result<(), Refusal> {
 /// Refuses what needs a higher role than there is.
 pub(super) fn reaches(role: WorkspaceRole, needed: WorkspaceRole) -> Result<(), Refusal> {
     if role::is_within(needed, role) { Ok(()) } else { Err(Refusal::Above { needed }) }
+}
+
+/// Refuses to give a role by a token.
+// SECURITY: whoever was given a role has no scopes and no end, so that a token would come to be more than it is.
+pub(super) fn gives_roles(by: &Actor) -> Result<(), Refusal> {
+    if by.uses_token() { Err(Refusal::RoleInPerson) } else { Ok(()) }
+}
+
+/// Whether a principal is this user.
+pub(super) fn is_user(principal: &Principal, user: &PrincipalId) -> bool {
+    principal.kind() == PrincipalKind::User && principal.id() == user
 }
 
 /// Whether two principals are the same, whatever roles they hold.

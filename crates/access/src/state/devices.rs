@@ -1,9 +1,11 @@
 //! Devices: adding, activating, renewing, revoking.
 //!
-//! Adding and revoking need somebody who may. The steps in between (activating, renewing, following) finish or continue what was allowed
-//! then, so nobody is asked again.
+//! Adding and revoking need somebody who may. Activating needs whoever added it to be somebody who still may. The steps after that
+//! (renewing, following) continue what was allowed then, so nobody is asked again.
 
-use palyra_types::{DeviceId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole};
+use std::collections::BTreeSet;
+
+use palyra_types::{DeviceId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole};
 
 use super::{
     Invitee, MOST_DEVICES, State,
@@ -20,7 +22,6 @@ use crate::{
     member::Membership,
     moment,
     revocation::Revocation,
-    role,
     scope::Scope,
 };
 
@@ -28,19 +29,21 @@ impl State {
     /// Adds a device that waits to be activated.
     ///
     /// # Errors
-    /// When whoever asks may not pair it, the device or its key is known, or its user is neither a member nor invited.
+    /// When whoever asks uses a token or may not pair it, the device or its key is known, or its user is neither a member nor invited.
     pub fn add_device(&mut self, by: &Actor, new: NewDevice, at: Timestamp) -> Result<DeviceAdded, Refusal> {
         let role = self.authorise(by, Scope::DevicesManage)?;
         self.require(FeatureFlag::DevicePairing)?;
+        // SECURITY: a device has no scopes and no end of its own, so that a token would come to be more than it is.
+        if by.uses_token() {
+            return Err(Refusal::InPerson);
+        }
         check_texts(&new)?;
         self.is_news(&new)?;
         if !is_same(&new.principal, &by.principal) {
-            // A device is bound to no workspaces but those of its user.
+            // A device is bound to no workspaces but those of whoever answers for it, as they are and as they will be.
             self.gives(by, &Membership::All)?;
         }
         match (new.principal.kind(), new.role) {
-            // SECURITY: a person's device has no scopes and no end of its own, so that a token would come to be more than it is.
-            (PrincipalKind::User, _) if by.scopes.is_some() => return Err(Refusal::InPerson),
             (PrincipalKind::User, Some(most)) => self.may_pair_user((by, role), most, &new, at)?,
             (PrincipalKind::User, None) => return Err(Refusal::NoDeviceRole),
             (kind, Some(_)) => return Err(Refusal::RoleOfNoUser(kind)),
@@ -52,9 +55,11 @@ impl State {
     /// Lets a device work. If its user is invited, this makes them a member.
     ///
     /// # Errors
-    /// When it does not wait for this, or its user cannot become a member any more.
+    /// When it does not wait for this, whoever paired it could not do so any more, or its user cannot become a member any more.
     pub fn activate_device(&mut self, id: &DeviceId, at: Timestamp) -> Result<DeviceActivated, Refusal> {
         let device = self.awaiting(id)?;
+        self.require(FeatureFlag::DevicePairing)?;
+        self.may_still_pair(device)?;
         let principal = device.principal.clone();
         let stranger = principal.kind() == PrincipalKind::User && !self.members.contains_key(principal.id());
         let joined = match stranger {
@@ -87,7 +92,8 @@ impl State {
     /// Revokes a device. Its key never comes back.
     ///
     /// # Errors
-    /// When it is revoked already, belongs to somebody above whoever asks, or is the last by which the last owner gets in.
+    /// When it is revoked already, belongs to somebody above whoever asks or beyond their workspaces, or is the last by which an owner gets
+    /// in.
     pub fn revoke_device(
         &mut self,
         by: &Actor,
@@ -96,7 +102,7 @@ impl State {
     ) -> Result<DeviceRevoked, Refusal> {
         no_agent(by)?;
         by.needs(Scope::DevicesManage)?;
-        let DeviceRevocation { id, why, even_the_last } = revocation;
+        let DeviceRevocation { id, why, even_the_last, cut_off } = revocation;
         label::check_note("reason", &why, label::LONGEST_REASON)?;
         let device = self.devices.get(&id).ok_or_else(|| Refusal::NoDevice(id.clone()))?;
         // SECURITY: a device that was paired with less than its person has does not put out those that were paired with more.
@@ -108,15 +114,17 @@ impl State {
             (false, _) => {
                 let role = role()?;
                 self.owner_of(device).map_or(Ok(()), |needed| reaches(role, needed))?;
+                self.covers(by, device.answered_by().as_ref())?;
             }
         }
-        if even_the_last && self.is_last_way_in(device) {
+        let is_last = self.is_last_way_in(device, &cut_off, at);
+        if even_the_last && is_last {
             reaches(role()?, WorkspaceRole::Owner)?;
         }
         if device.state == DeviceState::Revoked {
             return Err(Refusal::DeviceRevoked(id));
         }
-        if !even_the_last && self.is_last_way_in(device) {
+        if !even_the_last && is_last {
             return Err(Refusal::LastDevice(id));
         }
         let (principal, key) = (device.principal.clone(), device.key);
@@ -229,35 +237,37 @@ impl State {
         }
     }
 
-    /// The role of whom a device belongs to: its user, or whoever paired it for an agent or a service.
-    fn owner_of(&self, device: &DeviceRecord) -> Option<WorkspaceRole> {
-        let role_of = |user: &PrincipalId| self.members.get(user).map(|member| member.role);
-        match device.principal.kind() {
-            PrincipalKind::User => {
-                let user = device.principal.id();
-                role_of(user).or_else(|| self.invitation_of(user).map(|invitation| invitation.role))
-            }
-            PrincipalKind::Agent | PrincipalKind::Service => {
-                Principal::parse(&device.paired_by).ok().and_then(|user| role_of(user.id()))
-            }
+    /// Whether whoever paired a device that waits could pair it now.
+    // SECURITY: between pairing and activating, somebody can lose the role that they paired with.
+    fn may_still_pair(&self, device: &DeviceRecord) -> Result<(), Refusal> {
+        let pairer = device.pairer().ok_or(Refusal::NoRole)?;
+        let role = self.effective_role(pairer.id(), WorkspaceRole::Owner).ok_or(Refusal::NoRole)?;
+        let own = is_same(&pairer, &device.principal);
+        if !own {
+            self.gives(&Actor::in_person(pairer), &Membership::All)?;
         }
+        device.role.map_or(Ok(()), |most| reaches(role, most))?;
+        self.owner_of(device).filter(|_| !own).map_or(Ok(()), |needed| reaches(role, needed))
     }
 
-    /// Whether no other device lets the last owner in as far as this one does.
-    fn is_last_way_in(&self, device: &DeviceRecord) -> bool {
-        let user = device.principal.id();
-        let owns = self.members.get(user).is_some_and(|member| member.role == WorkspaceRole::Owner);
-        let is_way_in = |other: &DeviceRecord| {
-            other.id != device.id
-                && other.state == DeviceState::Active
-                && is_same(&other.principal, &device.principal)
-                && other.role.zip(device.role).is_some_and(|(other, this)| role::is_within(this, other))
+    /// The role of whoever answers for a device, or will have once they join.
+    fn owner_of(&self, device: &DeviceRecord) -> Option<WorkspaceRole> {
+        let user = device.answered_by()?;
+        let member = self.members.get(&user).map(|member| member.role);
+        member.or_else(|| self.invitation_of(&user).map(|invitation| invitation.role))
+    }
+
+    /// Whether a device lets an owner in as one, and no other does.
+    fn is_last_way_in(&self, device: &DeviceRecord, cut_off: &BTreeSet<DeviceId>, at: Timestamp) -> bool {
+        let works = |device: &DeviceRecord| {
+            device.state == DeviceState::Active
+                && device.certificate_until > at
+                && !cut_off.contains(&device.id)
+                && device.role == Some(WorkspaceRole::Owner)
+                && device.principal.kind() == PrincipalKind::User
+                && self.members.get(device.principal.id()).is_some_and(|member| member.role == WorkspaceRole::Owner)
         };
-        device.state == DeviceState::Active
-            && device.principal.kind() == PrincipalKind::User
-            && owns
-            && self.owners() == 1
-            && !self.devices.values().any(is_way_in)
+        works(device) && !self.devices.values().any(|other| other.id != device.id && works(other))
     }
 
     fn awaiting(&self, id: &DeviceId) -> Result<&DeviceRecord, Refusal> {

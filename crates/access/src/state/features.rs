@@ -8,6 +8,7 @@ use crate::{
     change::FeatureSet,
     error::Refusal,
     feature::{FeatureFlag, Switch},
+    member::Membership,
     scope::Scope,
 };
 
@@ -29,13 +30,14 @@ impl State {
         FeatureFlag::ALL.iter().map(|&feature| (feature, self.feature(feature)))
     }
 
-    /// Switches a feature. Needs an admin.
+    /// Switches a feature, for all workspaces. Needs an admin of all of them.
     ///
     /// # Errors
-    /// When whoever asks stands too low, or a feature would be on without the one it needs.
+    /// When whoever asks stands too low or is bound to some workspaces, or a feature would be on without the one it needs.
     pub fn set_feature(&mut self, by: &Actor, feature: FeatureFlag, to: Switch) -> Result<FeatureSet, Refusal> {
         let role = self.authorise(by, Scope::DaemonConfigure)?;
         reaches(role, WorkspaceRole::Admin)?;
+        self.gives(by, &Membership::All)?;
         let from = self.feature(feature);
         match to {
             Switch::On => {

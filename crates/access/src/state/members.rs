@@ -4,7 +4,7 @@ use palyra_types::{DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Ti
 
 use super::{
     MOST_INVITATIONS, MOST_MEMBERS, State,
-    authority::{is_same, reaches},
+    authority::{gives_roles, is_same, reaches},
     bare,
 };
 use crate::{
@@ -33,10 +33,12 @@ impl State {
     /// Invites somebody. Invitations that are over make room.
     ///
     /// # Errors
-    /// When whoever asks may not give that role or those workspaces, `team_mode` is off, or the user is a member or invited already.
+    /// When whoever asks uses a token or may not give that role or those workspaces, `team_mode` is off, or the user is a member or
+    /// invited already. Somebody whose invitation is over is invited again by nobody who could not have withdrawn it for its workspaces.
     pub fn invite(&mut self, by: &Actor, new: NewInvitation, at: Timestamp) -> Result<Invited, Refusal> {
         let role = self.authorise(by, Scope::MembersManage)?;
         self.require(FeatureFlag::TeamMode)?;
+        gives_roles(by)?;
         reaches(role, new.role)?;
         everywhere_if_owner(new.role, &new.workspaces)?;
         self.gives(by, &new.workspaces)?;
@@ -52,6 +54,9 @@ impl State {
         let (over, open): (Vec<_>, Vec<_>) = self.invitations.values().partition(|invitation| invitation.until <= at);
         if open.iter().any(|invitation| invitation.user == new.user) {
             return Err(Refusal::AlreadyInvited(new.user));
+        }
+        if let Some(before) = over.iter().find(|invitation| invitation.user == new.user) {
+            self.gives(by, &before.workspaces)?;
         }
         if open.len() >= MOST_INVITATIONS {
             return Err(Refusal::Full { what: "invitations", most: MOST_INVITATIONS });
@@ -77,11 +82,12 @@ impl State {
     /// Takes an invitation back, and forgets devices that waited for it.
     ///
     /// # Errors
-    /// When there is none, or it offers more than the role of whoever asks.
+    /// When there is none, or it offers more than the role or the workspaces of whoever asks.
     pub fn withdraw_invitation(&mut self, by: &Actor, id: &ObjectId) -> Result<Withdrawn, Refusal> {
         let role = self.authorise(by, Scope::MembersManage)?;
         let invitation = self.invitations.get(id).ok_or_else(|| Refusal::NoInvitation(id.to_string()))?;
         reaches(role, invitation.role)?;
+        self.gives(by, &invitation.workspaces)?;
         let user = invitation.user.clone();
         let devices = self.drop_invitations(std::slice::from_ref(id));
         Ok(Withdrawn { id: id.clone(), user, devices })
@@ -125,13 +131,18 @@ impl State {
     /// Gives a member another role. Whoever becomes an owner belongs to all workspaces; what a member with less offered is withdrawn.
     ///
     /// # Errors
-    /// When whoever asks stands below the role that was or the role that will be, or no owner would be left.
+    /// When whoever asks stands below the role that was or the role that will be, raises it by a token, or changes somebody beyond their
+    /// workspaces, or no owner would be left.
     pub fn set_role(&mut self, by: &Actor, user: &PrincipalId, to: WorkspaceRole) -> Result<RoleSet, Refusal> {
         let role = self.authorise(by, Scope::MembersManage)?;
         self.require(FeatureFlag::TeamMode)?;
         let from = self.known(user)?.role;
         reaches(role, from)?;
         reaches(role, to)?;
+        self.covers(by, Some(user))?;
+        if !role::is_within(to, from) {
+            gives_roles(by)?;
+        }
         if to != WorkspaceRole::Owner {
             self.not_the_last_owner(user)?;
         } else {
@@ -151,13 +162,15 @@ impl State {
     /// Lets a member belong to other workspaces. What they offered beyond those is withdrawn.
     ///
     /// # Errors
-    /// When whoever asks stands below the member or does not belong to those workspaces, or the member is an owner.
+    /// When whoever asks stands below the member or does not belong to the workspaces that were and those that will be, or the member is
+    /// an owner. Anybody may keep fewer of their own.
     pub fn set_workspaces(&mut self, by: &Actor, user: &PrincipalId, to: Membership) -> Result<WorkspacesSet, Refusal> {
         let role = self.authorise(by, Scope::MembersManage)?;
         self.require(FeatureFlag::TeamMode)?;
         let member = self.known(user)?;
         reaches(role, member.role)?;
         everywhere_if_owner(member.role, &to)?;
+        self.covers(by, Some(user))?;
         self.gives(by, &to)?;
         let member = self.members.get_mut(user).ok_or_else(|| Refusal::NoMember(user.clone()))?;
         let from = std::mem::replace(&mut member.workspaces, to.clone());
@@ -169,11 +182,12 @@ impl State {
     /// Removes a member, and with them their devices, those that they paired for agents, every token they minted or that stands for them, and their invitations.
     ///
     /// # Errors
-    /// When whoever asks stands below the member, or no owner would be left.
+    /// When whoever asks stands below the member or removes somebody beyond their workspaces, or no owner would be left.
     pub fn remove_member(&mut self, by: &Actor, user: &PrincipalId, at: Timestamp) -> Result<MemberRemoved, Refusal> {
         let role = self.authorise(by, Scope::MembersManage)?;
         let member = self.known(user)?;
         reaches(role, member.role)?;
+        self.covers(by, Some(user))?;
         self.not_the_last_owner(user)?;
         let role = member.role;
         let gone = Principal::new(PrincipalKind::User, user.clone());

@@ -4,7 +4,8 @@
 //! I/O, or make anything secret. Time and digests are parameters.
 //!
 //! The rules, in short: nobody invites, promotes, pairs or mints above their own role, and without a role nobody does; nobody changes what
-//! belongs to somebody above them; by a token nobody does more than its scopes say; agents do nothing of it. There is always an owner.
+//! belongs to somebody above them or beyond their workspaces; by a token nobody does more than its scopes say, gives a role, pairs a device,
+//! or makes what outlasts it; agents do nothing of it. There is always an owner.
 //!
 //! | you look for | read |
 //! |---|---|

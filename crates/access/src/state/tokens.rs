@@ -1,6 +1,9 @@
 //! Tokens: minting, rotating, revoking.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use palyra_types::{Principal, PrincipalKind, Timestamp, TokenId, WorkspaceRole};
 
@@ -28,7 +31,7 @@ impl State {
     /// Mints a token. Records of tokens that have been over for long make room.
     ///
     /// # Errors
-    /// When whoever asks may not give away what it holds, or it breaks a bound.
+    /// When whoever asks may not give away what it holds, or it breaks a bound: that of every token, or that of the token that is used.
     pub fn mint(&mut self, by: &Actor, new: NewToken, fresh: FreshToken, at: Timestamp) -> Result<Minted, Refusal> {
         let role = self.authorise(by, Scope::TokensManage)?;
         self.require(FeatureFlag::ApiTokens)?;
@@ -37,8 +40,12 @@ impl State {
         if let Some(off) = new.scopes.iter().filter_map(|scope| scope.feature()).find(|&feature| !self.is_on(feature)) {
             return Err(Refusal::FeatureOff(off));
         }
-        let token = record(new, by, fresh, at);
+        let with = self.used_by(by, at)?;
+        let token = record(new, (by, with), fresh, at);
         check_limits(&token)?;
+        if let Some(with) = with {
+            is_within(&token, with)?;
+        }
         self.may_issue(by, role, &token)?;
         let pruned = self.make_room(&token, at)?;
         let minted = Minted {
@@ -62,7 +69,8 @@ impl State {
     /// whoever asks, who could have minted it. A user's token is rotated by that user alone.
     ///
     /// # Errors
-    /// When the token works no more or was rotated already, or whoever asks may not give away what it holds.
+    /// When the token works no more or was rotated already, whoever asks may not give away what it holds, or the new one would end after
+    /// both the old one and a token of another family that is used.
     pub fn rotate(
         &mut self,
         by: &Actor,
@@ -84,10 +92,18 @@ impl State {
         if overlap > LONGEST_OVERLAP {
             return Err(Refusal::Overlap(overlap));
         }
-        let lifetime = lifetime.unwrap_or_else(|| old.lifetime());
+        // SECURITY: the text of what is rotated goes to whoever asks. A token must not get hold of what works for longer than it does.
+        let with = self.used_by(by, at)?.filter(|with| with.family != old.family);
+        let most = with.map(|with| with.over_at().max(old.expires));
+        let left = most.map_or(Duration::MAX, |most| moment::between(at, most).max(SHORTEST_LIFETIME));
+        let lifetime = lifetime.unwrap_or_else(|| old.lifetime().min(left));
         check_lifetime(lifetime)?;
+        most.map_or(Ok(()), |most| ends_by(moment::after(at, lifetime), most))?;
         let superseded_at = old.expires.min(moment::after(at, overlap));
-        let token = successor(old, by, fresh, (at, lifetime));
+        let mut token = successor(old, by, fresh, (at, lifetime));
+        if let Some(with) = with {
+            token.minted_with = Some(with.id.clone());
+        }
         self.may_issue(by, role, &token)?;
         let pruned = self.make_room(&token, at)?;
         if let Some(old) = self.tokens.get_mut(&id) {
@@ -107,10 +123,10 @@ impl State {
         Ok(rotated)
     }
 
-    /// Revokes a token, or its whole family.
+    /// Revokes a token, or its whole family, and whatever was minted with what is revoked.
     ///
     /// # Errors
-    /// When it is revoked already, or one of them belongs to somebody above whoever asks.
+    /// When it is revoked already, or one that is meant belongs to somebody above whoever asks or beyond their workspaces.
     pub fn revoke_token(
         &mut self,
         by: &Actor,
@@ -128,13 +144,14 @@ impl State {
             Extent::Family => token.family == family,
         };
         let standing = self.standing(by);
-        let mut tokens = Vec::new();
+        let mut going = BTreeSet::new();
         for token in self.tokens.values().filter(meant) {
             self.may_touch(by, standing, token)?;
-            if token.revoked.is_none() {
-                tokens.push(token.id.clone());
-            }
+            going.insert(token.id.clone());
         }
+        let going = self.with_minted(going);
+        let works = |id: &TokenId| self.tokens.get(id).is_some_and(|token| token.revoked.is_none());
+        let tokens: Vec<_> = going.into_iter().filter(works).collect();
         if tokens.is_empty() {
             return Err(Refusal::TokenRevoked(id));
         }
@@ -147,7 +164,36 @@ impl State {
         Ok(TokensRevoked { tokens, family, why })
     }
 
-    /// Whether a token belongs to whoever asks, or to nobody above them.
+    /// The token that whoever asks uses, if they use one.
+    // SECURITY: without the token nobody knows its bounds, and what it mints would have none.
+    fn used_by(&self, by: &Actor, at: Timestamp) -> Result<Option<&ApiTokenRecord>, Refusal> {
+        if !by.uses_token() {
+            return Ok(None);
+        }
+        let token = by.token.as_ref().and_then(|id| self.tokens.get(id)).ok_or(Refusal::TokenUnknown)?;
+        if token.over_at() <= at { Err(Refusal::NotLive(token.id.clone())) } else { Ok(Some(token)) }
+    }
+
+    /// Tokens, and all that were minted with them, and with those.
+    fn with_minted(&self, mut tokens: BTreeSet<TokenId>) -> BTreeSet<TokenId> {
+        let mut minted: HashMap<&TokenId, Vec<&TokenId>> = HashMap::new();
+        for token in self.tokens.values() {
+            if let Some(with) = &token.minted_with {
+                minted.entry(with).or_default().push(&token.id);
+            }
+        }
+        let mut next: Vec<_> = tokens.iter().cloned().collect();
+        while let Some(id) = next.pop() {
+            for &more in minted.get(&id).into_iter().flatten() {
+                if tokens.insert(more.clone()) {
+                    next.push(more.clone());
+                }
+            }
+        }
+        tokens
+    }
+
+    /// Whether a token belongs to whoever asks, or to nobody above them or beyond their workspaces.
     fn may_touch(&self, by: &Actor, role: Option<WorkspaceRole>, token: &ApiTokenRecord) -> Result<(), Refusal> {
         if is_same(&token.principal, &by.principal) || is_same(&token.minted_by, &by.principal) {
             // SECURITY: what may do less than its person puts out nothing that may do more.
@@ -157,10 +203,9 @@ impl State {
             };
         }
         let role = role.ok_or(Refusal::NoRole)?;
-        match self.members.get(token.minted_by.id()) {
-            Some(minter) => reaches(role, minter.role),
-            None => Ok(()),
-        }
+        let minter = token.minted_by.id();
+        self.members.get(minter).map_or(Ok(()), |minter| reaches(role, minter.role))?;
+        self.covers(by, Some(minter))
     }
 
     /// Whether somebody of this role may give away what a token holds.
@@ -194,9 +239,12 @@ impl State {
 
     /// Removes records of tokens that have been over for long, if there is a place for the new one then.
     fn make_room(&mut self, new: &ApiTokenRecord, at: Timestamp) -> Result<Vec<TokenId>, Refusal> {
-        // A family's name stays taken for as long as anything of it is left, because its pace is kept by it.
-        let taken =
-            |token: &&ApiTokenRecord| token.id == new.id || token.family == new.id || token.digest == new.digest;
+        // A name stays taken for as long as anything of its family is left, because its pace is kept by it, and for as long as anything
+        // that it minted is left, because that goes with it.
+        let taken = |token: &&ApiTokenRecord| {
+            let named = [Some(&token.id), Some(&token.family), token.minted_with.as_ref()];
+            named.contains(&Some(&new.id)) || token.digest == new.digest
+        };
         if let Some(known) = self.tokens.values().find(taken) {
             return Err(Refusal::TokenKnown(known.id.clone()));
         }
@@ -226,7 +274,32 @@ fn check_limits(token: &ApiTokenRecord) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn record(new: NewToken, by: &Actor, fresh: FreshToken, at: Timestamp) -> ApiTokenRecord {
+/// Whether a token neither outlasts nor outruns the one that it is minted with.
+fn is_within(token: &ApiTokenRecord, with: &ApiTokenRecord) -> Result<(), Refusal> {
+    ends_by(token.expires, with.over_at())?;
+    let paces = [
+        ("requests a minute", token.per_minute, with.per_minute),
+        ("requests at once", token.concurrent, with.concurrent),
+    ];
+    match paces.into_iter().find(|(_, asked, most)| asked > most) {
+        Some((what, asked, most)) => Err(Refusal::Outruns { what, asked, most }),
+        None => Ok(()),
+    }
+}
+
+fn ends_by(ends: Timestamp, most: Timestamp) -> Result<(), Refusal> {
+    if ends <= most { Ok(()) } else { Err(Refusal::Outlasts { ends, most }) }
+}
+
+fn record(
+    new: NewToken,
+    (by, with): (&Actor, Option<&ApiTokenRecord>),
+    fresh: FreshToken,
+    at: Timestamp,
+) -> ApiTokenRecord {
+    let usual = |usual: u32, of: fn(&ApiTokenRecord) -> u32| with.map_or(usual, |with| usual.min(of(with)));
+    let per_minute = usual(DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE, |with| with.per_minute);
+    let concurrent = usual(DEFAULT_TOKEN_CONCURRENCY, |with| with.concurrent);
     ApiTokenRecord {
         family: fresh.id.clone(),
         id: fresh.id,
@@ -238,11 +311,12 @@ fn record(new: NewToken, by: &Actor, fresh: FreshToken, at: Timestamp) -> ApiTok
         scopes: new.scopes,
         digest: fresh.digest,
         minted_by: bare(&by.principal),
+        minted_with: with.map(|with| with.id.clone()),
         rotated_from_token_id: None,
         created: at,
         expires: moment::after(at, new.lifetime),
-        per_minute: new.per_minute.unwrap_or(DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE),
-        concurrent: new.concurrent.unwrap_or(DEFAULT_TOKEN_CONCURRENCY),
+        per_minute: new.per_minute.unwrap_or(per_minute),
+        concurrent: new.concurrent.unwrap_or(concurrent),
         last_used: None,
         revoked: None,
         superseded_at: None,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use palyra_access::{
-    AccessRegistry, NewToken, OpenError, Scope, StoreError, TokenKind, TokenRotation,
+    AccessRegistry, Actor, NewToken, OpenError, Scope, StoreError, TokenKind, TokenRotation,
     document::{self, DocumentError},
     state::Inconsistency,
 };
-use palyra_types::{Sha256Digest, WorkspaceRole, clock::ManualClock, entropy::SeededEntropy};
+use palyra_types::{Sha256Digest, TokenId, WorkspaceRole, clock::ManualClock, entropy::SeededEntropy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -60,6 +60,25 @@ async fn what_is_written_reads_back_the_same() {
     let (state, revision) = document::decode(&written).unwrap();
     assert_eq!((&state, revision), (snapshot.state(), snapshot.revision()));
     assert_eq!(document::encode(&state, revision).unwrap(), written, "there is one spelling");
+}
+
+#[tokio::test]
+async fn a_token_that_was_minted_with_another_is_written_so_and_one_that_was_not_is_written_as_before() {
+    let lab = Lab::new();
+    let manager =
+        NewToken { role: Some(WorkspaceRole::Owner), ..token("user:ada", [Scope::TokensManage, Scope::CallsCreate]) };
+    let (text, id) = lab.mint("user:ada@owner", manager).await;
+    let by = Actor::from(&*lab.registry.by_token(&text).unwrap());
+    let (_, fresh) = lab.fresh(TokenKind::Agent);
+    let child = fresh.id.clone();
+    lab.change(|state, at| state.mint(&by, token("agent:claude", [Scope::CallsCreate]), fresh, at)).await;
+    assert_eq!(lab.reopened().snapshot().state(), lab.registry.snapshot().state());
+    let registry = content(&lab.disk.document());
+    let with = |of: &TokenId| {
+        let token = registry["tokens"].as_array().unwrap().iter().find(|token| token["id"] == of.as_str()).unwrap();
+        token.get("minted_with").cloned()
+    };
+    assert_eq!((with(&child), with(&id)), (Some(json!(id.as_str())), None));
 }
 
 #[tokio::test]

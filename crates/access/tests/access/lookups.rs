@@ -7,8 +7,8 @@ use std::{
 };
 
 use palyra_access::{
-    Credential, DeviceRefusal, DeviceRevocation, Ended, Extent, FeatureFlag, Malformed, Membership, MissingScope,
-    NewToken, Scope, Snapshot, Switch, TokenKind, TokenRefusal, TokenRevocation, TokenRotation, document,
+    Actor, Credential, DeviceRefusal, DeviceRevocation, Ended, Extent, FeatureFlag, Malformed, Membership,
+    MissingScope, NewToken, Scope, Snapshot, Switch, TokenKind, TokenRefusal, TokenRevocation, TokenRotation, document,
 };
 use palyra_types::{Sha256Digest, TokenId, WorkspaceRole};
 
@@ -49,6 +49,34 @@ async fn a_device_is_found_with_everything_that_counts() {
     assert_eq!((holder.expires, holder.needs(Scope::PolicyWrite)), (at(86_400), Ok(())));
     let robot = lab.registry.by_device_key(&robots).unwrap();
     assert_eq!((&robot.principal, &robot.membership), (&principal("agent:claude"), &Membership::All));
+}
+
+#[tokio::test]
+async fn an_agents_device_has_no_more_workspaces_than_whoever_paired_it() {
+    let lab = Lab::team().await;
+    let ada = actor("user:ada@owner");
+    let (robots, _) = lab.pair("user:bea@admin", "robot", "agent:claude", None).await;
+    let (webs, _) = lab.pair("user:bea@admin", "web", "service:web", None).await;
+    let membership = |key| lab.registry.by_device_key(&key).unwrap().membership.clone();
+    assert_eq!([membership(robots), membership(webs)], [Membership::All, Membership::All]);
+    lab.change(|state, _| state.set_workspaces(&ada, &user("bea"), only(["shop"]))).await;
+    assert_eq!([membership(robots), membership(webs)], [only(["shop"]), only(["shop"])]);
+}
+
+#[tokio::test]
+async fn whoever_asks_by_a_token_is_told_with_it() {
+    let lab = Lab::team().await;
+    let new = NewToken { workspaces: only(["web"]), ..token("user:bea", [Scope::CallsCreate]) };
+    let (text, id) = lab.mint("user:bea@admin", new).await;
+    let (laptop, _) = lab.pair("user:ada@owner", "laptop", "user:bea", Some(WorkspaceRole::Admin)).await;
+    let expected = Actor {
+        principal: principal("user:bea"),
+        scopes: Some(BTreeSet::from([Scope::CallsCreate])),
+        token: Some(id),
+        membership: only(["web"]),
+    };
+    assert_eq!(Actor::from(&*lab.registry.by_token(&text).unwrap()), expected);
+    assert_eq!(Actor::from(&*lab.registry.by_device_key(&laptop).unwrap()), actor("user:bea@admin"));
 }
 
 #[tokio::test]
@@ -100,7 +128,8 @@ async fn each_device_that_is_not_good_is_refused_for_its_own_reason() {
     assert_eq!(by_key("waiting"), DeviceRefusal::Awaiting);
     let (_, lost) = lab.pair("user:ada@owner", "lost", "user:bea", Some(WorkspaceRole::Admin)).await;
     let (beas, _) = lab.pair("user:ada@owner", "beas", "user:bea", Some(WorkspaceRole::Admin)).await;
-    let revocation = DeviceRevocation { id: lost.clone(), why: String::new(), even_the_last: false };
+    let revocation =
+        DeviceRevocation { id: lost.clone(), why: String::new(), even_the_last: false, cut_off: BTreeSet::new() };
     lab.change(|state, at| state.revoke_device(&ada, revocation, at)).await;
     assert_eq!(by_key("lost"), DeviceRefusal::Revoked { at: at(0) });
     assert!(!lab.registry.is_good(&Credential::Device(lost)));

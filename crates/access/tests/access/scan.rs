@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use palyra_access::{
-    ApiTokenRecord, DeviceRecord, DeviceRefusal, DeviceState, FeatureFlag, Holder, MemberRecord, Membership, Scope,
-    State, TokenRefusal, TokenText, role,
+    Actor, ApiTokenRecord, DeviceRecord, DeviceRefusal, DeviceState, FeatureFlag, Holder, MemberRecord, Membership,
+    Scope, State, TokenRefusal, TokenText, role,
 };
-use palyra_types::{Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole};
+use palyra_types::{DeviceId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, WorkspaceRole};
 
 /// What matters of a holder.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub fn device(state: &State, key: &Sha256Digest, at: Timestamp) -> Result<Found,
     let role = member.and_then(|member| counting(state, &member.user, device.role.unwrap()));
     Ok(Found {
         principal: device.principal.clone().with_roles(role).unwrap(),
-        membership: member.map_or(Membership::All, |member| member.workspaces.clone()),
+        membership: minder.unwrap().workspaces.clone(),
         scopes: None,
         expires: device.certificate_until,
     })
@@ -108,6 +108,30 @@ fn counts(state: &State, token: &ApiTokenRecord, scope: Scope) -> bool {
         Some(needed) => role.is_some_and(|role| role::rank(role) >= role::rank(needed)),
     };
     reached && scope.feature().is_none_or(|feature| state.is_on(feature))
+}
+
+/// Whether somebody belongs to all of these workspaces, and what they use reaches them.
+pub fn covers(state: &State, by: &Actor, workspaces: &Membership) -> bool {
+    let Some(member) = state.member(by.principal.id()) else { return false };
+    [&member.workspaces, &by.membership].into_iter().all(|bound| match (bound, workspaces) {
+        (Membership::All, _) => true,
+        (Membership::Only(_), Membership::All) => false,
+        (Membership::Only(bound), Membership::Only(names)) => names.iter().all(|name| bound.contains(name)),
+    })
+}
+
+/// Whether some device that is not cut off lets an owner in as one.
+pub fn owner_gets_in(state: &State, cut_off: &BTreeSet<DeviceId>, at: Timestamp) -> bool {
+    state.devices().filter(|one| !cut_off.contains(&one.id)).any(|one| {
+        let found = device(state, &one.key, at);
+        found.is_ok_and(|found| found.principal.roles().contains(&WorkspaceRole::Owner))
+    })
+}
+
+/// Whether a token is one of these, or was minted with one that is.
+pub fn descends(state: &State, token: &ApiTokenRecord, from: &dyn Fn(&ApiTokenRecord) -> bool) -> bool {
+    let with = token.minted_with.as_ref().and_then(|with| state.token(with));
+    from(token) || with.is_some_and(|with| descends(state, with, from))
 }
 
 fn both(one: &Membership, other: &Membership) -> Membership {

@@ -7,10 +7,11 @@ use std::{
 };
 
 use palyra_access::{
-    Actor, DeviceRevocation, Extent, FeatureFlag, Membership, NewDevice, NewInvitation, NewToken, Refusal, Scope,
-    State, Switch, TokenRevocation, TokenRotation, change::Joined, document, role, state::Invitee,
+    Actor, ApiTokenRecord, DeviceRevocation, Extent, FeatureFlag, Membership, NewDevice, NewInvitation, NewToken,
+    Refusal, Scope, Snapshot, State, Switch, TokenRevocation, TokenRotation, change::Joined, document, role,
+    state::Invitee,
 };
-use palyra_types::{DeviceId, ObjectId, PrincipalId, Sha256Digest, Timestamp, TokenId, WorkspaceRole};
+use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, TokenId, WorkspaceRole};
 use proptest::prelude::*;
 
 use super::{
@@ -95,8 +96,13 @@ impl Ledger {
     }
 
     async fn attempt_members(&mut self, lab: &Lab, one: &Try) -> Result<(), Refusal> {
-        let (by, whom, role) = (one.actor(), one.whom(), one.role());
-        let rank = rank_of(lab, &by);
+        let (by, whom, role) = (self.actor(lab, one), one.whom(), one.role());
+        let (rank, before) = (rank_of(lab, &by), lab.registry.snapshot());
+        let covers_member = |user: &PrincipalId| {
+            let member = before.state().member(user).unwrap();
+            by.principal == principal(&format!("user:{user}")).with_roles(by.role()).unwrap()
+                || scan::covers(before.state(), &by, &member.workspaces)
+        };
         match one.what {
             0 | 1 => {
                 let id = ObjectId::parse(&format!("inv-{}", one.extra % 8)).unwrap();
@@ -104,6 +110,8 @@ impl Ledger {
                 let new = NewInvitation { id: id.clone(), user: whom, role, workspaces: one.workspaces(), lifetime };
                 make(lab, |state, at| state.invite(&by, new, at)).await?;
                 assert!(rank >= role::rank(role), "invited above");
+                assert!(by.scopes.is_none(), "invited by a token");
+                assert!(scan::covers(before.state(), &by, &one.workspaces()), "invited beyond");
                 self.invitations.insert(id, role);
             }
             2 | 3 => {
@@ -114,15 +122,19 @@ impl Ledger {
             4 => {
                 make(lab, |state, _| state.set_role(&by, &whom, role)).await?;
                 assert!(rank >= role::rank(role).max(role::rank(self.members[&whom])), "changed above");
+                let raised = role::rank(role) > role::rank(self.members[&whom]);
+                assert!(by.scopes.is_none() || !raised, "promoted by a token");
+                assert!(covers_member(&whom), "changed beyond");
                 self.members.insert(whom, role);
             }
             5 => {
                 make(lab, |state, _| state.set_workspaces(&by, &whom, one.workspaces())).await?;
+                assert!(covers_member(&whom) && scan::covers(before.state(), &by, &one.workspaces()), "moved beyond");
             }
             6 => {
                 make(lab, |state, at| state.remove_member(&by, &whom, at)).await?;
                 let role = self.members.remove(&whom).unwrap();
-                assert!(rank >= role::rank(role), "removed above");
+                assert!(rank >= role::rank(role) && covers_member(&whom), "removed above or beyond");
             }
             _ => {
                 let feature = FeatureFlag::ALL[one.whom % FeatureFlag::ALL.len()];
@@ -130,14 +142,16 @@ impl Ledger {
                 let to = if one.extra.is_multiple_of(4) { Switch::Off } else { Switch::On };
                 make(lab, |state, _| state.set_feature(&by, feature, to)).await?;
                 assert!(rank >= role::rank(WorkspaceRole::Admin), "switched from below");
+                assert!(scan::covers(before.state(), &by, &Membership::All), "switched beyond");
             }
         }
         Ok(())
     }
 
     async fn attempt_devices(&mut self, lab: &Lab, one: &Try) -> Result<(), Refusal> {
-        let (by, rank) = (one.actor(), rank_of(lab, &one.actor()));
-        let known = pick(lab.registry.snapshot().state().devices().map(|device| &device.id), one.extra);
+        let (by, before) = (self.actor(lab, one), lab.registry.snapshot());
+        let rank = rank_of(lab, &by);
+        let known = pick(before.state().devices().map(|device| &device.id), one.extra);
         let id = known.filter(|_| one.what > 9).unwrap_or_else(|| device_id(one.extra));
         match one.what {
             8 | 9 => {
@@ -151,34 +165,64 @@ impl Ledger {
                 self.keys.insert(new.key);
                 make(lab, |state, at| state.add_device(&by, new, at)).await?;
                 assert!(role.is_none_or(|role| rank >= role::rank(role)), "paired above");
+                assert!(by.scopes.is_none(), "paired by a token");
                 self.devices.insert(id, role);
             }
             10 => {
                 let activated = make(lab, |state, at| state.activate_device(&id, at)).await?;
+                assert!(before.state().is_on(FeatureFlag::DevicePairing));
+                let device = before.state().device(&id).unwrap();
+                let pairer = rank_of(lab, &actor(&format!("{}@owner", device.paired_by)));
+                assert!(pairer >= device.role.map_or(1, role::rank), "activated above");
+                let user = Some(device.principal.id()).filter(|_| device.paired_by != device.principal.to_string());
+                let member = user.and_then(|user| lab.registry.snapshot().state().member(user).map(|one| one.role));
+                assert!(pairer >= member.map_or(1, role::rank), "activated for somebody above");
                 activated.joined.iter().for_each(|joined| self.joined(joined));
             }
             11 => {
                 make(lab, |state, _| state.forget_device(&id)).await?;
             }
             _ => {
-                let revocation = DeviceRevocation { id, why: String::new(), even_the_last: one.role.is_multiple_of(2) };
+                let even_the_last = one.role.is_multiple_of(2);
+                let cut_off: BTreeSet<_> =
+                    one.whom.is_multiple_of(3).then(|| device_id(one.whom)).into_iter().collect();
+                let revocation =
+                    DeviceRevocation { id: id.clone(), why: String::new(), even_the_last, cut_off: cut_off.clone() };
                 make(lab, |state, at| state.revoke_device(&by, revocation, at)).await?;
+                let gets_in = |state| scan::owner_gets_in(state, &cut_off, lab.now());
+                let (could, can) = (gets_in(before.state()), gets_in(lab.registry.snapshot().state()));
+                assert!(even_the_last || !could || can, "the last way in");
+                let device = before.state().device(&id).unwrap();
+                let minder = match device.principal.kind() {
+                    PrincipalKind::User => device.principal.to_string(),
+                    _ => device.paired_by.clone(),
+                };
+                self.touched(&before, &by, &minder);
             }
         }
         Ok(())
     }
 
     async fn attempt_tokens(&mut self, lab: &Lab, one: &Try) -> Result<(), Refusal> {
-        let (by, rank) = (one.actor(), rank_of(lab, &one.actor()));
-        let known = pick(lab.registry.snapshot().state().tokens().map(|token| &token.id), one.extra);
+        let (by, before) = (self.actor(lab, one), lab.registry.snapshot());
+        let rank = rank_of(lab, &by);
+        let with = by.token.as_ref().and_then(|id| before.state().token(id));
+        let known = pick(before.state().tokens().map(|token| &token.id), one.extra);
         match one.what {
             13 | 14 => {
-                let new = one.token();
+                let new = one.token(&by);
                 let (kind, role) = (new.principal.kind().into(), new.role);
                 let (text, fresh) = lab.fresh(kind);
                 let id = fresh.id.clone();
                 make(lab, |state, at| state.mint(&by, new, fresh, at)).await?;
                 assert!(rank >= role.map_or(1, role::rank), "minted above");
+                let after = lab.registry.snapshot();
+                let minted = after.state().token(&id).unwrap();
+                assert_eq!((&minted.minted_with, by.scopes.is_some()), (&by.token, by.token.is_some()));
+                if let Some(with) = with {
+                    assert!(minted.expires <= with.over_at(), "outlasts");
+                    assert!(minted.per_minute <= with.per_minute && minted.concurrent <= with.concurrent, "outruns");
+                }
                 self.tokens.insert(id, role);
                 self.texts.push(text);
             }
@@ -190,17 +234,63 @@ impl Ledger {
                 make(lab, |state, at| state.rotate(&by, rotation, fresh, at)).await?;
                 let role = self.tokens[&id];
                 assert!(rank >= role.map_or(1, role::rank), "rotated above");
+                let after = lab.registry.snapshot();
+                let (old, rotated) = (before.state().token(&id).unwrap(), after.state().token(&new).unwrap());
+                let other = with.as_ref().filter(|with| with.family != old.family).map(|with| with.id.clone());
+                let minted_with = other.or_else(|| old.minted_with.clone());
+                assert_eq!((&rotated.minted_with, by.scopes.is_some()), (&minted_with, with.is_some()));
+                if let Some(with) = with.filter(|with| with.family != old.family) {
+                    assert!(rotated.expires <= with.over_at().max(old.expires), "outlasts both");
+                }
                 self.tokens.insert(new, role);
                 self.texts.push(text);
             }
             _ => {
                 let Some(id) = known else { return Ok(()) };
                 let extent = if one.role.is_multiple_of(2) { Extent::One } else { Extent::Family };
-                let revocation = TokenRevocation { id, extent, why: String::new() };
-                make(lab, |state, at| state.revoke_token(&by, revocation, at)).await?;
+                let named = before.state().token(&id).unwrap();
+                let revocation = TokenRevocation { id: id.clone(), extent, why: String::new() };
+                let revoked = make(lab, |state, at| state.revoke_token(&by, revocation, at)).await?;
+                let meant = |token: &ApiTokenRecord| match extent {
+                    Extent::One => token.id == id,
+                    Extent::Family => token.family == named.family,
+                };
+                let going = before.state().tokens().filter(|token| scan::descends(before.state(), token, &meant));
+                let going: Vec<_> =
+                    going.filter(|token| token.revoked.is_none()).map(|token| token.id.clone()).collect();
+                assert_eq!(revoked.tokens, going, "what was minted with a token goes with it");
+                let after = lab.registry.snapshot();
+                assert!(going.iter().all(|id| after.state().token(id).unwrap().revoked.is_some()));
+                self.touched(&before, &by, &named.minted_by.to_string());
             }
         }
         Ok(())
+    }
+
+    /// Whoever asks: mostly in person, now and then by a token.
+    fn actor(&self, lab: &Lab, one: &Try) -> Actor {
+        let actor = actor(ACTORS[one.by % ACTORS.len()]);
+        let token = pick(lab.registry.snapshot().state().tokens().map(|token| &token.id), one.extra);
+        match one.role % 8 {
+            // One that holds little.
+            0 => Actor { scopes: Some(BTreeSet::from([Scope::TokensManage, Scope::CallsCreate])), token, ..actor },
+            // One that holds everything.
+            1 => Actor { scopes: Some(Scope::ALL.iter().copied().collect()), token, ..actor },
+            // One that was minted and is good.
+            2 => {
+                let mut good = self.texts.iter().rev().filter_map(|text| lab.registry.by_token(text).ok());
+                good.find(|holder| !holder.principal.roles().is_empty()).map_or(actor, |holder| Actor::from(&*holder))
+            }
+            _ => actor,
+        }
+    }
+
+    /// What belongs to somebody is revoked by themselves, or by somebody of all their workspaces.
+    fn touched(&self, before: &Snapshot, by: &Actor, minder: &str) {
+        let minder = principal(minder);
+        let own = minder.id() == by.principal.id();
+        let workspaces = before.state().member(minder.id()).map(|member| &member.workspaces);
+        assert!(own || workspaces.is_none_or(|those| scan::covers(before.state(), by, those)), "revoked beyond");
     }
 
     fn joined(&mut self, joined: &Joined) {
@@ -268,15 +358,6 @@ fn rank_of(lab: &Lab, by: &Actor) -> u8 {
 }
 
 impl Try {
-    fn actor(&self) -> Actor {
-        let actor = actor(ACTORS[self.by % ACTORS.len()]);
-        // Now and then by a token that holds little.
-        match self.role % 8 {
-            0 => Actor { scopes: Some(BTreeSet::from([Scope::TokensManage, Scope::CallsCreate])), ..actor },
-            _ => actor,
-        }
-    }
-
     fn whom(&self) -> PrincipalId {
         user(["ada", "bea", "cid", "dan", "eve"][self.whom % 5])
     }
@@ -289,10 +370,10 @@ impl Try {
         [Membership::All, Membership::All, only(["web"]), only(["web", "api"])][self.extra % 4].clone()
     }
 
-    fn token(&self) -> NewToken {
+    fn token(&self, by: &Actor) -> NewToken {
         let of = PRINCIPALS[self.whom % PRINCIPALS.len()];
         // A user's token is mostly for whoever asks, because no other is minted.
-        let by = self.actor().principal;
+        let by = &by.principal;
         let of = match of.starts_with("user:") && !self.whom.is_multiple_of(8) {
             true => format!("{}:{}", by.kind(), by.id()),
             false => of.to_owned(),
@@ -306,9 +387,9 @@ impl Try {
             role: (of.starts_with("user:") && !self.extra.is_multiple_of(5)).then(|| self.role()),
             workspaces: self.workspaces(),
             scopes,
-            lifetime: Duration::from_secs(3_600 * (1 + u64::from(self.what))),
-            per_minute: None,
-            concurrent: None,
+            lifetime: Duration::from_secs([3_600, 50_000, 86_400, 864_000][self.by / 16 % 4]),
+            per_minute: [None, Some(60), Some(900)][self.by / 64 % 3],
+            concurrent: [None, None, Some(64)][self.by / 256 % 3],
         }
     }
 }

@@ -237,7 +237,7 @@ fn anybody_revokes_their_own_device_and_nobody_that_of_somebody_above_them() {
 }
 
 #[test]
-fn the_last_way_in_for_the_last_owner_is_revoked_only_on_purpose() {
+fn the_last_way_in_for_an_owner_is_revoked_only_on_purpose() {
     let state = with_device(team(), "user:ada@owner", "laptop", "user:ada", Some(Owner));
     let mut state = with_device(state, "user:ada@owner", "kiosk", "user:ada", Some(Operator));
     let ada = actor("user:ada@owner");
@@ -254,7 +254,32 @@ fn the_last_way_in_for_the_last_owner_is_revoked_only_on_purpose() {
     state.add_device(&ada, device("phone", "user:ada", Some(Owner)), at(0)).unwrap();
     assert_eq!(refused(&state, revoke("laptop", false)), last, "a device that waits lets nobody in");
     done(&mut state, |state| state.set_role(&ada, &user("bea"), Owner));
-    assert!(revoke("laptop", false)(&mut state.clone()).is_ok(), "bea is an owner as well");
+    assert_eq!(refused(&state, revoke("laptop", false)), last, "bea is an owner as well, but has no device");
+    let lesser = with_device(state.clone(), "user:bea@owner", "tablet", "user:bea", Some(Admin));
+    assert_eq!(refused(&lesser, revoke("laptop", false)), last, "bea does not get in as an owner");
+    let other = with_device(state, "user:bea@owner", "tablet", "user:bea", Some(Owner));
+    assert!(revoke("laptop", false)(&mut other.clone()).is_ok(), "bea gets in");
+}
+
+#[test]
+fn a_device_that_is_over_or_cut_off_is_no_way_in() {
+    let state = with_device(team(), "user:ada@owner", "laptop", "user:ada", Some(Owner));
+    let state = with_device(state, "user:ada@owner", "phone", "user:ada", Some(Owner));
+    let revoke = |id: &str, cut_off: &[&str], when| {
+        let cut_off = cut_off.iter().map(|id| device_id(id)).collect();
+        let revocation = DeviceRevocation { cut_off, ..revocation(id) };
+        move |state: &mut State| state.revoke_device(&actor("user:ada@owner"), revocation, when)
+    };
+    let last = Refusal::LastDevice(device_id("laptop"));
+    assert!(revoke("laptop", &[], at(1))(&mut state.clone()).is_ok());
+    assert_eq!(refused(&state, revoke("laptop", &["phone"], at(1))), last, "the phone's authority is trusted no more");
+    assert!(revoke("phone", &["phone"], at(1))(&mut state.clone()).is_ok(), "and so it lets nobody in anyway");
+    assert!(revoke("phone", &["phone", "laptop"], at(1))(&mut state.clone()).is_ok());
+    let mut over = state;
+    over.renew_device(&device_id("phone"), Sha256Digest::of(b"authority"), at(5)).unwrap();
+    assert!(revoke("laptop", &[], at(4))(&mut over.clone()).is_ok());
+    assert_eq!(refused(&over, revoke("laptop", &[], at(5))), last, "the phone's certificate is over");
+    assert!(revoke("phone", &[], at(5))(&mut over.clone()).is_ok(), "and so it lets nobody in anyway");
 }
 
 #[test]
@@ -270,6 +295,110 @@ fn by_a_token_devices_are_paired_and_revoked_with_its_scope_only() {
     assert_eq!(refused(&state, |state| state.add_device(&reader, device("d", "agent:x", None), at(1))), missing);
     let manager = by_token("user:bea@admin", [Scope::DevicesManage]);
     assert!(state.clone().revoke_device(&manager, revocation("beas"), at(1)).is_ok());
+}
+
+#[test]
+fn by_a_token_no_device_is_paired_not_even_for_an_agent() {
+    let state = team();
+    let pair = |by: &Actor, of: &str, role| {
+        let (by, new) = (by.clone(), device("d", of, role));
+        move |state: &mut State| state.add_device(&by, new, at(0))
+    };
+    let manager = by_token("user:ada@owner", [Scope::DevicesManage]);
+    for (of, role) in [("agent:claude", None), ("service:web", None), ("user:ada", Some(Operator)), ("user:cid", None)]
+    {
+        assert_eq!(refused(&state, pair(&manager, of, role)), Refusal::InPerson, "{of}");
+    }
+    let named = Actor { token: Some(token_id("t")), ..actor("user:ada@owner") };
+    assert_eq!(refused(&state, pair(&named, "agent:claude", None)), Refusal::InPerson, "either sign of it");
+    assert_eq!(Refusal::InPerson.to_string(), "a device is paired by a person, not by a token");
+    assert_eq!(Refusal::InPerson.advice(), "use a device or the console");
+}
+
+#[test]
+fn whoever_is_bound_to_workspaces_revokes_no_device_of_somebody_beyond_them() {
+    let mut state = with_device(team(), "user:ada@owner", "cids", "user:cid", Some(Operator));
+    state = with_device(state, "user:cid@operator", "robot", "agent:claude", None);
+    state = with_device(state, "user:bea@admin", "beas", "user:bea", Some(Admin));
+    state = with_device(state, "user:bea@admin", "helper", "agent:codex", None);
+    let ada = actor("user:ada@owner");
+    state.invite(&ada, invitation("dan", Operator), at(0)).unwrap();
+    let waiting = NewDevice { invitation: Some(object_id("inv-dan")), ..device("dans", "user:dan", Some(Operator)) };
+    state.add_device(&ada, waiting, at(0)).unwrap();
+    state.set_workspaces(&ada, &user("bea"), only(["shop"])).unwrap();
+    let revoke = |by: Actor, id: &str| {
+        let revocation = revocation(id);
+        move |state: &mut State| state.revoke_device(&by, revocation, at(1))
+    };
+    let bea = actor("user:bea@admin");
+    for id in ["cids", "robot", "dans"] {
+        assert_eq!(refused(&state, revoke(bea.clone(), id)), Refusal::OutsideWorkspaces, "{id}");
+    }
+    let narrow = Actor { membership: only([]), ..by_token("user:bea@admin", [Scope::DevicesManage]) };
+    for id in ["beas", "helper"] {
+        assert!(revoke(narrow.clone(), id)(&mut state.clone()).is_ok(), "one's own: {id}");
+    }
+    state.set_workspaces(&ada, &user("cid"), only(["shop"])).unwrap();
+    for id in ["cids", "robot"] {
+        assert!(revoke(bea.clone(), id)(&mut state.clone()).is_ok(), "{id}");
+        assert_eq!(refused(&state, revoke(narrow.clone(), id)), Refusal::OutsideWorkspaces, "{id}");
+    }
+}
+
+#[test]
+fn a_device_is_activated_only_while_devices_are_paired() {
+    let mut state = alone();
+    let ada = actor("user:ada@owner");
+    state.add_device(&ada, device("laptop", "user:ada", Some(Owner)), at(0)).unwrap();
+    state.set_feature(&ada, FeatureFlag::DevicePairing, Switch::Off).unwrap();
+    let activate = |state: &mut State| state.activate_device(&device_id("laptop"), at(1));
+    assert_eq!(refused(&state, activate), Refusal::FeatureOff(FeatureFlag::DevicePairing));
+    state.set_feature(&ada, FeatureFlag::DevicePairing, Switch::On).unwrap();
+    done(&mut state, activate);
+}
+
+#[test]
+fn a_device_is_activated_only_while_whoever_paired_it_still_could() {
+    let mut state = team();
+    let (ada, bea) = (actor("user:ada@owner"), actor("user:bea@admin"));
+    state.invite(&ada, invitation("dan", Admin), at(0)).unwrap();
+    let dans = NewDevice { invitation: Some(object_id("inv-dan")), ..device("dans", "user:dan", Some(Operator)) };
+    for new in [
+        dans,
+        device("beas", "user:bea", Some(Admin)),
+        device("kiosk", "user:bea", Some(Operator)),
+        device("cids", "user:cid", Some(Operator)),
+        device("robot", "agent:claude", None),
+    ] {
+        state.add_device(&bea, new, at(0)).unwrap();
+    }
+    let activate = |id: &str| {
+        let id = device_id(id);
+        move |state: &mut State| state.activate_device(&id, at(1))
+    };
+    for id in ["dans", "beas", "kiosk", "cids", "robot"] {
+        assert!(activate(id)(&mut state.clone()).is_ok(), "{id}");
+    }
+    let mut demoted = state.clone();
+    demoted.set_role(&ada, &user("bea"), Operator).unwrap();
+    assert_eq!(refused(&demoted, activate("beas")), Refusal::Above { needed: Admin });
+    assert_eq!(refused(&demoted, activate("dans")), Refusal::Above { needed: Admin }, "what the invitation offers");
+    for id in ["kiosk", "cids", "robot"] {
+        assert!(activate(id)(&mut demoted.clone()).is_ok(), "{id}");
+    }
+    demoted.set_role(&ada, &user("cid"), Admin).unwrap();
+    assert_eq!(refused(&demoted, activate("cids")), Refusal::Above { needed: Admin }, "cid stands above bea now");
+    let mut bound = state.clone();
+    bound.set_workspaces(&ada, &user("bea"), only(["shop"])).unwrap();
+    for id in ["dans", "cids", "robot"] {
+        assert_eq!(refused(&bound, activate(id)), Refusal::OutsideWorkspaces, "{id}");
+    }
+    assert!(activate("beas")(&mut bound).is_ok());
+    let mut off = state.clone();
+    off.set_feature(&ada, FeatureFlag::TeamMode, Switch::Off).unwrap();
+    assert_eq!(refused(&off, activate("robot")), Refusal::NoRole);
+    state.remove_member(&ada, &user("bea"), at(1)).unwrap();
+    assert_eq!(refused(&state, activate("cids")), Refusal::NoRole);
 }
 
 #[test]

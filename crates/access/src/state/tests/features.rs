@@ -42,3 +42,13 @@ fn only_an_admin_or_an_owner_switches_features() {
     );
     assert!(switch(by_token("user:ada@owner", [scope]))(&mut state.clone()).is_ok());
 }
+
+#[test]
+fn features_are_switched_for_all_workspaces_and_so_by_nobody_who_is_bound_to_some() {
+    let state = bound_team();
+    let switch = |by: Actor| move |state: &mut State| state.set_feature(&by, FeatureFlag::McpGateway, Switch::On);
+    assert_eq!(refused(&state, switch(actor("user:bea@admin"))), Refusal::OutsideWorkspaces);
+    let narrow = Actor { membership: only(["shop"]), ..by_token("user:ada@owner", [Scope::DaemonConfigure]) };
+    assert_eq!(refused(&state, switch(narrow)), Refusal::OutsideWorkspaces, "through a credential for less");
+    assert!(switch(actor("user:ada@owner"))(&mut state.clone()).is_ok());
+}

@@ -189,6 +189,8 @@ fn nobody_gives_away_workspaces_that_are_not_theirs() {
         refused(&state, |state| state.set_workspaces(&bea, &user("cid"), only(["api"]))),
         Refusal::OutsideWorkspaces
     );
+    done(&mut state, |state| state.set_workspaces(&ada, &user("cid"), only(["web"])));
+    done(&mut state, |state| state.set_workspaces(&bea, &user("cid"), only([])));
     done(&mut state, |state| state.set_workspaces(&bea, &user("cid"), only(["web"])));
     let narrow = Actor { membership: only(["api"]), ..actor("user:ada@owner") };
     assert_eq!(
@@ -273,5 +275,89 @@ fn by_a_token_members_are_changed_with_its_scope_only() {
     assert_eq!(refused(&state, |state| state.remove_member(&reader, &user("cid"), at(0))), missing);
     let manager = by_token("user:ada@owner", [Scope::MembersManage]);
     assert!(manager.needs(Scope::MembersManage).is_ok());
-    assert!(state.clone().set_role(&manager, &user("cid"), Admin).is_ok());
+    assert!(state.clone().set_role(&manager, &user("bea"), Operator).is_ok());
+}
+
+#[test]
+fn by_a_token_no_role_is_given_and_everything_that_takes_away_is_done() {
+    let mut state = team();
+    let ada = actor("user:ada@owner");
+    state.invite(&ada, invitation("dan", Operator), at(0)).unwrap();
+    let own = NewToken { role: Some(Owner), ..token("user:ada", [Scope::MembersManage]) };
+    state.mint(&ada, own, fresh("t"), at(0)).unwrap();
+    let manager = using(&state, "user:ada@owner", "t");
+    for role in [Owner, Admin, Operator] {
+        let new = invitation("eve", role);
+        assert_eq!(refused(&state, |state| state.invite(&manager, new, at(1))), Refusal::RoleInPerson);
+    }
+    for (name, role) in [("cid", Owner), ("cid", Admin), ("bea", Owner)] {
+        let name = user(name);
+        assert_eq!(refused(&state, |state| state.set_role(&manager, &name, role)), Refusal::RoleInPerson);
+    }
+    assert_eq!(Refusal::RoleInPerson.to_string(), "a role is given by a person, not by a token");
+    assert_eq!(Refusal::RoleInPerson.advice(), "use a device or the console");
+    let nameless = Actor { scopes: None, ..manager.clone() };
+    let new = invitation("eve", Operator);
+    assert_eq!(
+        refused(&state, |state| state.invite(&nameless, new, at(1))),
+        Refusal::RoleInPerson,
+        "either sign of it"
+    );
+    done(&mut state, |state| state.set_role(&manager, &user("bea"), Operator));
+    done(&mut state, |state| state.set_workspaces(&manager, &user("bea"), only(["web"])));
+    done(&mut state, |state| state.withdraw_invitation(&manager, &object_id("inv-dan")));
+    done(&mut state, |state| state.remove_member(&manager, &user("cid"), at(1)));
+}
+
+#[test]
+fn an_admin_of_one_workspace_does_not_promote_an_operator_of_all_to_be_widened_in_turn() {
+    let state = bound_team();
+    let bea = actor("user:bea@admin");
+    assert_eq!(refused(&state, |state| state.set_role(&bea, &user("cid"), Admin)), Refusal::OutsideWorkspaces);
+}
+
+#[test]
+fn whoever_is_bound_to_workspaces_changes_nobody_beyond_them() {
+    let mut state = bound_team();
+    let (ada, bea, cid) = (actor("user:ada@owner"), actor("user:bea@admin"), user("cid"));
+    let outside = Refusal::OutsideWorkspaces;
+    state.invite(&ada, invitation("dan", Operator), at(0)).unwrap();
+    for wider in [Membership::All, only(["shop", "web"])] {
+        state.set_workspaces(&ada, &cid, wider).unwrap();
+        assert_eq!(refused(&state, |state| state.set_role(&bea, &cid, Operator)), outside);
+        assert_eq!(refused(&state, |state| state.set_workspaces(&bea, &cid, only(["shop"]))), outside);
+        assert_eq!(refused(&state, |state| state.remove_member(&bea, &cid, at(1))), outside);
+    }
+    assert_eq!(refused(&state, |state| state.withdraw_invitation(&bea, &object_id("inv-dan"))), outside);
+    let again = NewInvitation { id: object_id("inv-2"), workspaces: only(["shop"]), ..invitation("dan", Operator) };
+    assert_eq!(refused(&state, |state| state.invite(&bea, again, at(60))), outside, "not even when it is over");
+
+    state.set_workspaces(&ada, &cid, only(["shop"])).unwrap();
+    let shop = NewInvitation { workspaces: only(["shop"]), ..invitation("eve", Operator) };
+    done(&mut state, |state| state.invite(&bea, shop, at(0)));
+    done(&mut state, |state| state.withdraw_invitation(&bea, &object_id("inv-eve")));
+    done(&mut state, |state| state.set_role(&bea, &cid, Admin));
+    done(&mut state, |state| state.set_role(&bea, &cid, Operator));
+    let narrow = Actor { membership: only(["web"]), ..ada };
+    assert_eq!(
+        refused(&state, |state| state.remove_member(&narrow, &cid, at(1))),
+        outside,
+        "through a credential for less"
+    );
+    done(&mut state, |state| state.remove_member(&bea, &cid, at(1)));
+}
+
+#[test]
+fn anybody_narrows_demotes_and_removes_themselves() {
+    let mut state = team();
+    let ada = actor("user:ada@owner");
+    state.set_workspaces(&ada, &user("bea"), only(["shop", "web"])).unwrap();
+    let narrow = Actor { membership: only(["shop"]), ..actor("user:bea@admin") };
+    assert!(state.clone().remove_member(&narrow, &user("bea"), at(1)).is_ok());
+    done(&mut state, |state| state.set_role(&narrow, &user("bea"), Operator));
+    done(&mut state, |state| state.set_workspaces(&narrow, &user("bea"), only(["shop"])));
+    assert_eq!(
+        refused(&state, |state| state.set_workspaces(&narrow, &user("bea"), only(["shop", "web"]))),
+        Refusal::OutsideWorkspaces
+    );
 }

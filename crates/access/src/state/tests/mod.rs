@@ -44,9 +44,16 @@ fn actor(text: &str) -> Actor {
     Actor::in_person(principal(text))
 }
 
-/// The same, by a token that holds these.
+/// The same, by a token that holds these. Nobody knows which.
 fn by_token<const N: usize>(text: &str, scopes: [Scope; N]) -> Actor {
     Actor { scopes: Some(scopes.into()), ..actor(text) }
+}
+
+/// The same, by a token that there is.
+fn using(state: &State, text: &str, id: &str) -> Actor {
+    let token = state.token(&token_id(id)).unwrap();
+    let membership = token.workspaces.clone();
+    Actor { scopes: Some(token.scopes.clone()), token: Some(token.id.clone()), membership, ..actor(text) }
 }
 
 fn principal(text: &str) -> Principal {
@@ -128,6 +135,13 @@ fn team() -> State {
     state
 }
 
+/// The same, but bea, the admin, is bound to the shop. cid belongs to all workspaces.
+fn bound_team() -> State {
+    let mut state = team();
+    state.set_workspaces(&actor("user:ada@owner"), &user("bea"), only(["shop"])).unwrap();
+    state
+}
+
 /// The same, with an active device of these.
 fn with_device(mut state: State, by: &str, id: &str, of: &str, role: Option<WorkspaceRole>) -> State {
     state.add_device(&actor(by), device(id, of, role), at(0)).unwrap();
@@ -158,7 +172,7 @@ fn scopes<const N: usize>(scopes: [Scope; N]) -> BTreeSet<Scope> {
 }
 
 fn revocation(id: &str) -> DeviceRevocation {
-    DeviceRevocation { id: device_id(id), why: "lost".to_owned(), even_the_last: false }
+    DeviceRevocation { id: device_id(id), why: "lost".to_owned(), even_the_last: false, cut_off: BTreeSet::new() }
 }
 
 #[test]

@@ -22,6 +22,19 @@ fn revoking(id: &str, extent: Extent) -> TokenRevocation {
     TokenRevocation { id: token_id(id), extent, why: "leaked".to_owned() }
 }
 
+/// The same, with a token of ada's that mints and makes calls for a day.
+fn with_manager(mut state: State, but: impl FnOnce(NewToken) -> NewToken) -> State {
+    let new = token("user:ada", [Scope::TokensManage, Scope::CallsCreate]);
+    let new = but(NewToken { role: Some(Owner), ..new });
+    state.mint(&actor("user:ada@owner"), new, fresh("manager"), at(0)).unwrap();
+    state
+}
+
+/// The ids of tokens that are not revoked.
+fn left(state: &State) -> Vec<&str> {
+    state.tokens().filter(|token| token.revoked.is_none()).map(|token| token.id.as_str()).collect()
+}
+
 #[test]
 fn a_token_is_minted_with_what_was_asked_for() {
     let mut state = team();
@@ -56,6 +69,7 @@ fn a_token_is_minted_with_what_was_asked_for() {
         scopes: scopes([Scope::CallsCreate, Scope::CallsRead]),
         digest: fresh("t").digest,
         minted_by: principal("user:cid"),
+        minted_with: None,
         family: token_id("t"),
         rotated_from_token_id: None,
         created: at(0),
@@ -149,9 +163,9 @@ fn nobody_mints_without_a_role_and_agents_never_do() {
 
 #[test]
 fn by_a_token_nobody_mints_scopes_that_it_does_not_hold() {
-    let state = team();
+    let state = with_manager(team(), |new| new);
     let missing = |scope| Refusal::Scope(crate::MissingScope { scope });
-    let manager = by_token("user:ada@owner", [Scope::TokensManage, Scope::CallsCreate]);
+    let manager = using(&state, "user:ada@owner", "manager");
     let with = |by: &Actor, scope| {
         let by = by.clone();
         move |state: &mut State| state.mint(&by, token("agent:claude", [scope]), fresh("t"), at(0))
@@ -162,6 +176,220 @@ fn by_a_token_nobody_mints_scopes_that_it_does_not_hold() {
     assert_eq!(refused(&state, with(&other, Scope::CallsCreate)), missing(Scope::TokensManage));
     let narrow = Actor { membership: only(["web"]), ..manager };
     assert_eq!(refused(&state, with(&narrow, Scope::CallsCreate)), Refusal::OutsideWorkspaces);
+}
+
+#[test]
+fn a_token_mints_nothing_that_outlasts_or_outruns_it() {
+    let state = with_manager(alone(), |new| NewToken { per_minute: Some(60), concurrent: Some(4), ..new });
+    let manager = using(&state, "user:ada@owner", "manager");
+    let mint = |by: &Actor, new: NewToken, when| {
+        let by = by.clone();
+        move |state: &mut State| state.mint(&by, new, fresh("t"), when)
+    };
+    let plain = || token("agent:claude", [Scope::CallsCreate]);
+    let day = i64::try_from(DAY).unwrap();
+    assert_eq!(
+        refused(&state, mint(&manager, plain(), at(1))),
+        Refusal::Outlasts { ends: at(day + 1), most: at(day) },
+        "a minute later than the token that mints it"
+    );
+    let short = || NewToken { lifetime: minutes(DAY - 1), ..plain() };
+    let fast = NewToken { per_minute: Some(61), ..short() };
+    assert_eq!(
+        refused(&state, mint(&manager, fast, at(1))),
+        Refusal::Outruns { what: "requests a minute", asked: 61, most: 60 }
+    );
+    let broad = NewToken { concurrent: Some(5), ..short() };
+    assert_eq!(
+        refused(&state, mint(&manager, broad, at(1))),
+        Refusal::Outruns { what: "requests at once", asked: 5, most: 4 }
+    );
+    let exact = NewToken { per_minute: Some(60), concurrent: Some(4), ..short() };
+    for new in [short(), exact] {
+        let mut state = state.clone();
+        done(&mut state, mint(&manager, new, at(1)));
+        let minted = state.token(&token_id("t")).unwrap();
+        assert_eq!((minted.per_minute, minted.concurrent, minted.expires), (60, 4, at(day)));
+        assert_eq!(minted.minted_with, Some(token_id("manager")));
+    }
+    assert!(
+        mint(&actor("user:ada@owner"), plain(), at(1))(&mut state.clone()).is_ok(),
+        "in person nothing of it counts"
+    );
+    let mut rotated = state;
+    rotated.rotate(&actor("user:ada@owner"), rotation("manager"), fresh("next"), at(1)).unwrap();
+    assert_eq!(
+        refused(&rotated, mint(&manager, short(), at(1))),
+        Refusal::Outlasts { ends: at(day), most: at(11) },
+        "it ends when the one that took over is alone"
+    );
+}
+
+#[test]
+fn a_token_with_wide_limits_mints_the_usual_ones_if_nothing_is_said() {
+    let mut state = with_manager(alone(), |new| NewToken { per_minute: Some(9_000), concurrent: Some(900), ..new });
+    let manager = using(&state, "user:ada@owner", "manager");
+    state.mint(&manager, token("agent:claude", [Scope::CallsCreate]), fresh("t"), at(0)).unwrap();
+    let minted = state.token(&token_id("t")).unwrap();
+    assert_eq!((minted.per_minute, minted.concurrent), (600, 32));
+}
+
+#[test]
+fn by_a_token_that_is_not_known_or_over_nothing_is_minted_or_rotated() {
+    let mut state = with_manager(alone(), |new| new);
+    let ada = actor("user:ada@owner");
+    state.mint(&ada, token("agent:claude", [Scope::CallsCreate]), fresh("other"), at(0)).unwrap();
+    let manager = using(&state, "user:ada@owner", "manager");
+    let short = || NewToken { lifetime: minutes(1), ..token("agent:claude", [Scope::CallsCreate]) };
+    let tried = |state: &State, by: &Actor, when| {
+        let minted = refused(state, |state| state.mint(by, short(), fresh("t"), when));
+        assert_eq!(refused(state, |state| state.rotate(by, rotation("other"), fresh("t"), when)), minted);
+        minted
+    };
+    let nameless = Actor { token: None, ..manager.clone() };
+    let unknown = Actor { token: Some(token_id("x")), ..manager.clone() };
+    assert_eq!([tried(&state, &nameless, at(1)), tried(&state, &unknown, at(1))], [const { Refusal::TokenUnknown }; 2]);
+    state.revoke_token(&ada, revoking("manager", Extent::One), at(1)).unwrap();
+    assert_eq!(tried(&state, &manager, at(1)), Refusal::NotLive(token_id("manager")));
+}
+
+#[test]
+fn a_token_rotates_another_family_to_nothing_that_outlasts_both() {
+    let mut state = with_manager(alone(), |new| new);
+    let ada = actor("user:ada@owner");
+    let plain = |days| NewToken { lifetime: minutes(days * DAY), ..token("agent:claude", [Scope::CallsCreate]) };
+    let day = i64::try_from(DAY).unwrap();
+    let hour = NewToken { lifetime: minutes(60), ..plain(1) };
+    state.mint(&ada, hour, fresh("short"), at(0)).unwrap();
+    state.mint(&ada, plain(9), fresh("long"), at(0)).unwrap();
+    let manager = using(&state, "user:ada@owner", "manager");
+    let rotate = |by: &Actor, id: &str, lifetime, when| {
+        let (by, rotation) = (by.clone(), TokenRotation { lifetime, ..rotation(id) });
+        move |state: &mut State| state.rotate(&by, rotation, fresh("next"), when)
+    };
+    let ends = |by: &Actor, id: &str, lifetime, when| done(&mut state.clone(), rotate(by, id, lifetime, when)).expires;
+    assert_eq!(ends(&manager, "short", None, at(1)), at(61), "as long as the old one");
+    assert_eq!(ends(&manager, "short", Some(minutes(DAY - 1)), at(1)), at(day), "as long as the one that is used");
+    assert_eq!(
+        refused(&state, rotate(&manager, "short", Some(minutes(DAY)), at(1))),
+        Refusal::Outlasts { ends: at(day + 1), most: at(day) }
+    );
+    assert_eq!(ends(&manager, "long", None, at(1)), at(9 * day), "when the old one would have ended");
+    assert_eq!(ends(&manager, "long", Some(minutes(9 * DAY - 1)), at(1)), at(9 * day));
+    assert_eq!(
+        refused(&state, rotate(&manager, "long", Some(minutes(9 * DAY)), at(1))),
+        Refusal::Outlasts { ends: at(9 * day + 1), most: at(9 * day) }
+    );
+    assert_eq!(ends(&manager, "manager", Some(minutes(9 * DAY)), at(1)), at(9 * day + 1), "its own family as ever");
+    assert_eq!(ends(&ada, "short", Some(minutes(9 * DAY)), at(1)), at(9 * day + 1), "in person as ever");
+}
+
+#[test]
+fn a_rotation_for_which_no_time_is_left_says_so() {
+    let mut state = with_manager(alone(), |new| NewToken { lifetime: minutes(2), ..new });
+    let brief = NewToken { lifetime: minutes(1), ..token("agent:claude", [Scope::CallsCreate]) };
+    let seconds = |seconds: i64| Timestamp::from_unix_millis(at(0).unix_millis() + seconds * 1_000);
+    state.mint(&actor("user:ada@owner"), brief, fresh("brief"), seconds(59)).unwrap();
+    let manager = using(&state, "user:ada@owner", "manager");
+    assert_eq!(
+        refused(&state, |state| state.rotate(&manager, rotation("brief"), fresh("next"), seconds(90))),
+        Refusal::Outlasts { ends: seconds(150), most: seconds(120) }
+    );
+}
+
+#[test]
+fn what_a_token_minted_goes_with_it() {
+    let ada = actor("user:ada@owner");
+    let mut state = with_manager(alone(), |new| new);
+    let mints = |of: &str| NewToken {
+        role: of.starts_with("user:").then_some(Owner),
+        lifetime: minutes(60),
+        scopes: match of.starts_with("user:") {
+            true => scopes([Scope::TokensManage, Scope::CallsCreate]),
+            false => scopes([Scope::CallsCreate]),
+        },
+        ..token(of, [])
+    };
+    let with = |state: &mut State, id: &str, of: &str, new: &str| {
+        let by = using(state, "user:ada@owner", id);
+        done(state, |state| state.mint(&by, mints(of), fresh(new), at(1)));
+    };
+    with(&mut state, "manager", "agent:claude", "child");
+    with(&mut state, "manager", "user:ada", "mother");
+    with(&mut state, "mother", "agent:claude", "grandchild");
+    done(&mut state, |state| state.rotate(&ada, rotation("grandchild"), fresh("heir"), at(2)));
+    assert_eq!(state.token(&token_id("heir")).unwrap().minted_with, Some(token_id("mother")));
+    done(&mut state, |state| state.rotate(&ada, rotation("manager"), fresh("next"), at(2)));
+    with(&mut state, "next", "agent:claude", "cousin");
+    done(&mut state, |state| state.mint(&ada, mints("agent:claude"), fresh("apart"), at(2)));
+
+    let revoke = |state: &mut State, id: &str, extent| {
+        done(state, |state| state.revoke_token(&ada, revoking(id, extent), at(3))).tokens
+    };
+    let ids = |ids: &[&str]| ids.iter().map(|id| token_id(id)).collect::<Vec<_>>();
+    let mut one = state.clone();
+    assert_eq!(revoke(&mut one, "manager", Extent::One), ids(&["child", "grandchild", "heir", "manager", "mother"]));
+    assert_eq!(left(&one), ["apart", "cousin", "next"]);
+    let mut family = state.clone();
+    revoke(&mut family, "manager", Extent::Family);
+    assert_eq!(left(&family), ["apart"]);
+    let mut below = state;
+    assert_eq!(revoke(&mut below, "mother", Extent::One), ids(&["grandchild", "heir", "mother"]));
+    assert_eq!(revoke(&mut below, "manager", Extent::Family), ids(&["child", "cousin", "manager", "next"]));
+}
+
+#[test]
+fn what_a_token_got_hold_of_by_rotating_it_goes_with_it() {
+    let ada = actor("user:ada@owner");
+    let mut state = with_manager(alone(), |new| new);
+    done(&mut state, |state| state.mint(&ada, token("agent:claude", [Scope::CallsCreate]), fresh("worker"), at(0)));
+    let manager = using(&state, "user:ada@owner", "manager");
+    done(&mut state, |state| state.rotate(&manager, rotation("worker"), fresh("taken"), at(1)));
+    let revoked = done(&mut state, |state| state.revoke_token(&ada, revoking("manager", Extent::One), at(2)));
+    assert_eq!(revoked.tokens, [token_id("manager"), token_id("taken")]);
+}
+
+#[test]
+fn what_a_token_minted_stays_when_its_record_is_pruned_and_its_name_stays_taken() {
+    let ada = actor("user:ada@owner");
+    let mut state = with_manager(alone(), |new| new);
+    let manager = using(&state, "user:ada@owner", "manager");
+    let plain = || token("agent:claude", [Scope::CallsCreate]);
+    state.mint(&manager, plain(), fresh("child"), at(0)).unwrap();
+    let long = TokenRotation { lifetime: Some(minutes(366 * DAY)), ..rotation("child") };
+    state.rotate(&ada, long, fresh("heir"), at(0)).unwrap();
+    let later = at(i64::try_from(92 * DAY).unwrap());
+    let minted = done(&mut state, |state| state.mint(&ada, plain(), fresh("new"), later));
+    assert_eq!(minted.pruned, [token_id("child"), token_id("manager")]);
+    assert_eq!(state.token(&token_id("heir")).unwrap().minted_with, Some(token_id("manager")));
+    assert_eq!(
+        refused(&state, |state| state.mint(&ada, plain(), fresh("manager"), later)),
+        Refusal::TokenKnown(token_id("heir"))
+    );
+}
+
+#[test]
+fn whoever_is_bound_to_workspaces_revokes_no_token_of_somebody_beyond_them() {
+    let mut state = team();
+    let (ada, bea, cid) = (actor("user:ada@owner"), actor("user:bea@admin"), actor("user:cid@operator"));
+    let shop = || NewToken { workspaces: only(["shop"]), ..token("service:web", [Scope::CallsCreate]) };
+    state.mint(&cid, shop(), fresh("cids"), at(0)).unwrap();
+    state.mint(&bea, token("service:web", [Scope::CallsCreate]), fresh("beas"), at(0)).unwrap();
+    state.set_workspaces(&ada, &user("bea"), only(["shop"])).unwrap();
+    let revoke = |by: &Actor, id: &str| {
+        let (by, revoking) = (by.clone(), revoking(id, Extent::One));
+        move |state: &mut State| state.revoke_token(&by, revoking, at(1))
+    };
+    assert_eq!(refused(&state, revoke(&bea, "cids")), Refusal::OutsideWorkspaces);
+    assert_eq!(
+        refused(&state, |state| state.rotate(&bea, rotation("cids"), fresh("t"), at(1))),
+        Refusal::OutsideWorkspaces
+    );
+    let narrow = Actor { membership: only([]), ..bea.clone() };
+    assert!(revoke(&narrow, "beas")(&mut state.clone()).is_ok(), "one's own");
+    state.set_workspaces(&ada, &user("cid"), only(["shop"])).unwrap();
+    assert_eq!(refused(&state, revoke(&narrow, "cids")), Refusal::OutsideWorkspaces);
+    assert!(revoke(&bea, "cids")(&mut state).is_ok());
 }
 
 #[test]
@@ -297,7 +525,9 @@ fn whoever_rotates_a_token_answers_for_it_and_could_have_minted_it() {
         Refusal::NotYourself(user("bea")),
         "nobody gets hold of a token that stands for somebody else"
     );
-    let poorer = by_token("user:bea@admin", [Scope::TokensManage]);
+    let poorer = NewToken { role: Some(Admin), ..token("user:bea", [Scope::TokensManage]) };
+    state.mint(&bea, poorer, fresh("poorer"), at(0)).unwrap();
+    let poorer = using(&state, "user:bea@admin", "poorer");
     let missing = Refusal::Scope(crate::MissingScope { scope: Scope::EventsRead });
     assert_eq!(refused(&state, rotate(&poorer, "web")), missing);
     state.set_role(&ada, &user("bea"), Operator).unwrap();
