@@ -44,7 +44,7 @@ pub struct App {
     /// Who is let in.
     pub access: AccessRegistry,
     /// Certifies devices and the daemon.
-    pub certifier: Certifier,
+    pub certifier: Arc<Certifier>,
     /// The pairing that is open.
     pub pairings: Pairings,
     /// How often devices had their certificates renewed.

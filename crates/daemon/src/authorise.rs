@@ -84,11 +84,11 @@ async fn admit(app: &Arc<App>, request: &Parts, needs: Needs) -> Result<(Caller,
     if let Some(origin) = extensions.get::<Arc<Origin>>() {
         origin.known_by(&caller.shown);
     }
-    check_credential(&caller, needs.credentials)?;
     let taken = match &holder.limits {
         Some(meter) => Some(meter.enter().map_err(|limited| too_fast(&limited))?),
         None => None,
     };
+    check_credential(&caller, needs.credentials)?;
     check_scope(&caller, needs.scopes)?;
     ask(app, &caller, needs.asks, request)?;
     Ok((caller, taken))

@@ -109,6 +109,18 @@ impl Caller {
         Self { principal, shown, channel, member_of, scopes, until: Some(holder.expires) }
     }
 
+    /// The same caller, as their credential counts now; none if it was taken away.
+    #[must_use]
+    pub fn now(&self, app: &App) -> Option<Self> {
+        let snapshot = app.access.snapshot();
+        let credential = match &self.shown {
+            Shown::Device(id) | Shown::Console { device: id, .. } => Credential::Device(id.clone()),
+            Shown::Token(id) => Credential::Token(id.clone()),
+        };
+        let holder = snapshot.standing(&credential).filter(|_| self.shown.counts(app))?;
+        Some(Self { until: self.until, ..Self::of(holder, self.shown.clone(), self.channel.clone()) })
+    }
+
     /// Whether policy lets them do something that is no call.
     ///
     /// # Errors
@@ -194,7 +206,8 @@ impl Caller {
     #[must_use]
     pub fn actor(&self) -> Actor {
         let membership = self.member_of.clone().map_or(Membership::All, Membership::Only);
-        Actor { principal: self.principal.clone(), membership, scopes: self.scopes.as_deref().cloned() }
+        let (scopes, token) = (self.scopes.as_deref().cloned(), self.token().cloned());
+        Actor { principal: self.principal.clone(), membership, scopes, token }
     }
 
     /// Them, answering a question. A console is used by a person; whoever uses a device says whether one is there; a token is used by a
@@ -211,6 +224,7 @@ impl Caller {
             interactive,
             channel: Some(self.channel.clone()),
             device: self.device().cloned(),
+            token: self.token().cloned(),
             member_of: self.member_of.clone(),
             session,
         }

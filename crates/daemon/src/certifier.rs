@@ -15,7 +15,7 @@ use palyra_identity::{
 };
 use palyra_types::{Clock, DeviceId, Entropy, Sha256Digest};
 use rustls::ServerConfig;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 /// The authority at work.
 pub struct Certifier {
@@ -125,22 +125,9 @@ impl Certifier {
         issue_device(&self.now().authority, request, id, self.clock.as_ref(), self.entropy.as_ref())
     }
 
-    /// Takes a step of the authority's rotation. It is on disk before it is in force.
-    ///
-    /// # Errors
-    /// When it is not the time for this step, or it cannot be kept.
-    pub async fn step(
-        &self,
-        step: impl FnOnce(&Authority, &dyn Clock, &dyn Entropy) -> Result<Authority, AuthorityError>,
-    ) -> Result<Arc<Certified>, CertifierError> {
-        let _changing = self.changing.lock().await;
-        let next = step(&self.now().authority, self.clock.as_ref(), self.entropy.as_ref())?;
-        let certified = Certified::new(next, &self.names, (&self.clock, &self.entropy))?;
-        private_file::write(&self.files.authority, certified.authority.to_document()?.as_bytes())?;
-        private_file::write(&self.files.bundle, certified.authority.bundle_pem().as_bytes())?;
-        self.certified.store(Arc::new(certified));
-        self.changes.send_modify(|count| *count += 1);
-        Ok(self.now())
+    /// The turn to replace the authority. Nobody else does as long as it is held, so what was looked at holds when the step is taken.
+    pub async fn turn(&self) -> Turn<'_> {
+        Turn { _changing: self.changing.lock().await, certifier: self }
     }
 
     /// Makes the daemon's own certificate anew if it is time.
@@ -155,6 +142,32 @@ impl Certifier {
             self.certified.store(Arc::new(again));
         }
         Ok(())
+    }
+}
+
+/// The turn to replace the authority.
+pub struct Turn<'a> {
+    certifier: &'a Certifier,
+    _changing: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    /// Takes a step of the authority's rotation. It is on disk before it is in force.
+    ///
+    /// # Errors
+    /// When it is not the time for this step, or it cannot be kept.
+    pub fn step(
+        self,
+        step: impl FnOnce(&Authority, &dyn Clock, &dyn Entropy) -> Result<Authority, AuthorityError>,
+    ) -> Result<Arc<Certified>, CertifierError> {
+        let Certifier { files, names, certified, changes, clock, entropy, .. } = self.certifier;
+        let next = step(&certified.load().authority, clock.as_ref(), entropy.as_ref())?;
+        let next = Arc::new(Certified::new(next, names, (clock, entropy))?);
+        private_file::write(&files.authority, next.authority.to_document()?.as_bytes())?;
+        private_file::write(&files.bundle, next.authority.bundle_pem().as_bytes())?;
+        certified.store(Arc::clone(&next));
+        changes.send_modify(|count| *count += 1);
+        Ok(next)
     }
 }
 

@@ -38,6 +38,7 @@ use crate::{
     edge::{Listener, Names, RequestIds},
     figures::Figures,
     founding::open_store,
+    governing,
     hub::Hub,
     installation::{Files, Installation, InstallationError},
     keys::KeysUnderWay,
@@ -48,6 +49,7 @@ use crate::{
     renewals::Renewals,
     routes,
     runs::OwnRuns,
+    standing::Standing,
     streams::Readers,
     world::World,
 };
@@ -93,7 +95,8 @@ impl Daemon {
             None => error,
         })?;
         let access = open_registry(installation, &config, (&clock, &entropy)).await?;
-        let certifier = certifier(installation, &config, (&clock, &entropy))?;
+        let certifier = Arc::new(certifier(installation, &config, (&clock, &entropy))?);
+        let standing = Standing { access: access.clone(), certifier: Arc::clone(&certifier) };
         let directory = installation.journal();
         let journal = Arc::new(SqliteJournal::open_keeping(
             &directory,
@@ -107,7 +110,7 @@ impl Daemon {
         // SECURITY: what runs inside must not take the descriptors that people and agents need to reach the daemon.
         let room = descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX));
         let net = Arc::new(Connector::new(resolver, listeners).with_room(room));
-        let gate = open_gate(installation, &config, (engine, &store), (&clock, &entropy, net)).await?;
+        let gate = open_gate(installation, &config, (engine, &store, standing), (&clock, &entropy, net)).await?;
         let recovered = gate.recover().await?;
         let policy_set = gate.engine().snapshot().digest();
         let version = env!("CARGO_PKG_VERSION");
@@ -146,6 +149,8 @@ impl Daemon {
             clock,
             entropy,
         });
+        // What an earlier daemon was killed over: credentials that were taken away, and what was begun with them.
+        governing::look_again(&app).await;
         let router = routes::router(Arc::clone(&app));
         let (stop, stopping) = watch::channel(Stop::No);
         let places = || Places::new(places_within(descriptors));
@@ -314,7 +319,7 @@ fn certifier(
 async fn open_gate(
     installation: &Installation,
     config: &Config,
-    (engine, store): (Arc<Engine>, &Arc<dyn JournalStore>),
+    (engine, store, standing): (Arc<Engine>, &Arc<dyn JournalStore>, Standing),
     (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
     let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
@@ -331,6 +336,7 @@ async fn open_gate(
         state_directory: installation.directory()?,
         environment: environment().collect::<BTreeMap<_, _>>(),
         reports,
+        credentials: Arc::new(standing),
         presence: presence.map_err(|error| StartError::Presence(error.to_string()))?,
         clock: Arc::clone(clock),
         entropy: Arc::clone(entropy),

@@ -12,8 +12,7 @@ use std::{
 
 use palyra_access::{
     AccessRegistry, Actor, Credential, DeviceState, FeatureFlag, FileStore, FreshToken, Holder, Membership, NewDevice,
-    NewToken, OpenError, Refusal, Scope, StoreError, TokenKind, TokenRefusal, TokenRotation, TokenText,
-    registry::FreshError,
+    NewToken, OpenError, Refusal, Scope, StoreError, TokenKind, TokenRefusal, TokenRotation, registry::FreshError,
 };
 use palyra_identity::{
     Address, Authority, AuthorityError, CertificateError, DeviceIdentity, KeepingError, RequestError, issue_device,
@@ -170,26 +169,44 @@ impl Founding<'_> {
         if !state.is_on(FeatureFlag::ApiTokens) || state.standing(&founder).is_none() {
             return Ok(());
         }
-        let path = &self.files.agent_token;
-        let kept = if path.exists() { Some(private_file::read(path, LONGEST)?) } else { None };
-        let kept = kept.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::trim);
-        match kept.map(|text| (text, self.registry.by_token(text))) {
-            Some((_, Ok(holder))) => self.follow_up(&holder).await,
-            // It was made, and the founding broke off before anybody knew it.
-            Some((text, Err(TokenRefusal::Unknown))) => {
-                let (_, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
-                self.mint(FreshToken { digest: TokenText::digest(text), ..fresh }).await
-            }
-            None | Some((_, Err(TokenRefusal::Expired { .. } | TokenRefusal::Superseded { .. }))) => {
-                let (text, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
-                private_file::write(path, format!("{}\n", *text).as_bytes())?;
-                self.mint(fresh).await
-            }
-            Some((_, Err(_))) => Ok(()),
+        self.take_up_next()?;
+        match self.kept(&self.files.agent_token)? {
+            Some(Ok(holder)) => self.follow_up(&holder).await,
+            None | Some(Err(TokenRefusal::Expired { .. } | TokenRefusal::Superseded { .. })) => self.mint().await,
+            // SECURITY: one that is not known was known once, or comes from elsewhere. What was revoked long ago is not known any more, and
+            // must not come back because its text is still there.
+            Some(Err(_)) => Ok(()),
         }
     }
 
-    async fn mint(&self, fresh: FreshToken) -> Result<(), FoundingError> {
+    /// What a token in a file counts for, if there is one.
+    fn kept(&self, path: &Path) -> Result<Option<Result<Arc<Holder>, TokenRefusal>>, FoundingError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let bytes = private_file::read(path, LONGEST)?;
+        Ok(Some(self.registry.by_token(std::str::from_utf8(&bytes).unwrap_or_default().trim())))
+    }
+
+    /// Puts a token in its place that an earlier founding made and had no time to. One that it had no time to make known is none.
+    fn take_up_next(&self) -> Result<(), FoundingError> {
+        let next = &self.files.next_agent_token;
+        match self.kept(next)? {
+            None => Ok(()),
+            Some(Ok(_)) => Ok(private_file::rename(next, &self.files.agent_token)?),
+            Some(Err(_)) => Ok(private_file::remove(next)?),
+        }
+    }
+
+    /// Writes down the text of a new token. It is in its place once the registry knows it, so that a text in that place was known once.
+    fn write_next(&self) -> Result<FreshToken, FoundingError> {
+        let (text, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
+        private_file::write(&self.files.next_agent_token, format!("{}\n", *text).as_bytes())?;
+        Ok(fresh)
+    }
+
+    async fn mint(&self) -> Result<(), FoundingError> {
+        let fresh = self.write_next()?;
         let agent = PrincipalId::parse("local").map_err(|error| FoundingError::Name(error.to_string()))?;
         let new = NewToken {
             name: "agents on this machine".to_owned(),
@@ -204,7 +221,7 @@ impl Founding<'_> {
         let actor = Actor::in_person(founder()?);
         let pending = self.registry.prepare(move |state, at| state.mint(&actor, new, fresh, at)).await?;
         pending.commit().await.map_err(OpenError::from)?;
-        Ok(())
+        self.take_up_next()
     }
 
     /// Has a token that is about to run out followed by a new one. The old one works beside it as long as it would have.
@@ -218,13 +235,11 @@ impl Founding<'_> {
         if left > FOLLOW_UP_WITHIN || followed {
             return Ok(());
         }
-        // The file comes first: a token that nobody knows yet is made known by the next founding.
-        let (text, fresh) = self.registry.fresh_token(TokenKind::Agent)?;
-        private_file::write(&self.files.agent_token, format!("{}\n", *text).as_bytes())?;
+        let fresh = self.write_next()?;
         let (actor, rotation) = (Actor::in_person(founder()?), TokenRotation { id, overlap: left, lifetime: None });
         let pending = self.registry.prepare(move |state, at| state.rotate(&actor, rotation, fresh, at)).await?;
         pending.commit().await.map_err(OpenError::from)?;
-        Ok(())
+        self.take_up_next()
     }
 
     fn address(&self) -> Result<Address, FoundingError> {

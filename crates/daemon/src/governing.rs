@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use palyra_access::{Ended, Pending, Refusal, State, StoreError};
+use palyra_access::{Ended, Passage, Pending, Refusal, State, StoreError};
 use palyra_journal::RecordKind;
 use palyra_types::{DeviceId, Principal, Timestamp, TokenId};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Doer {
 
 impl Doer {
     /// Whether what they hold still counts. Asked by whoever has the turn to change the registry, so that nothing changes in between.
-    fn check(&self, app: &App) -> Result<(), Failure> {
+    pub(crate) fn check(&self, app: &App) -> Result<(), Failure> {
         if self.shown.counts(app) {
             return Ok(());
         }
@@ -116,11 +116,19 @@ where
 
 /// Puts a change in force, and ends what was begun with credentials that do not count any more by it. Says how many calls that were.
 async fn commit<T>(app: &Arc<App>, by: &Doer, pending: Pending<T>) -> Result<(T, usize), StoreError> {
-    // Nobody else changes the registry while the change is pending.
-    let before = app.access.snapshot();
-    let done = pending.commit().await?;
-    let ended = app.access.snapshot().ended_since(&before, app.clock.now());
-    Ok((done, withdraw(app, &by.principal, ended)))
+    let (done, Passage { before, after }) = pending.commit_and_compare().await?;
+    let calls = withdraw(app, &by.principal, after.ended_since(&before, app.clock.now()));
+    if after.differs_since(&before) {
+        look_again(app).await;
+    }
+    Ok((done, calls))
+}
+
+/// Has everything that waits judged anew, and ends the standing approvals of those who do not count any more.
+pub(crate) async fn look_again(app: &App) {
+    if let Err(error) = app.gate.look_again().await {
+        tracing::error!(%error, "the end of a standing approval could not be recorded; it covers nothing any more");
+    }
 }
 
 /// Withdraws or stops every call, and ends the pairing, that was begun with credentials that do not count any more. Says how many calls that
@@ -154,7 +162,8 @@ async fn changing<T>(
         .await
 }
 
-async fn finish<T>(work: tokio::task::JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
+/// Waits for work that goes on even if nobody does.
+pub(crate) async fn finish<T>(work: tokio::task::JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     work.await.map_err(|error| Failure::internal(error.to_string()))?
 }
 
@@ -203,6 +212,10 @@ const fn code(refusal: &Refusal) -> &'static str {
         | Refusal::OwnerEverywhere
         | Refusal::NoDeviceRole
         | Refusal::InPerson
+        | Refusal::RoleInPerson
+        | Refusal::Outlasts { .. }
+        | Refusal::Outruns { .. }
+        | Refusal::TokenUnknown
         | Refusal::RoleOfNoUser(_)
         | Refusal::NotYourself(_)
         | Refusal::NoScopes

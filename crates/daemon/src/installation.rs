@@ -177,6 +177,8 @@ pub struct Files {
     pub device: PathBuf,
     /// The credential of agents on this machine.
     pub agent_token: PathBuf,
+    /// The one that is to take its place.
+    pub next_agent_token: PathBuf,
 }
 
 impl Files {
@@ -190,6 +192,7 @@ impl Files {
             bundle: identity.join("authorities.pem"),
             device: identity.join("device.json"),
             agent_token: identity.join("agent.token"),
+            next_agent_token: identity.join("agent.token.next"),
         }
     }
 }

@@ -10,7 +10,7 @@
 //! | `config.toml` | [`config`] |
 //! | listeners, their places and connections | [`listen`], [`places`], [`conversation`] |
 //! | what every request passes through | [`edge`], [`extract`], [`failure`] |
-//! | who may ask for which route, and who is asking | [`rules`], [`authorise`], [`caller`], [`origin`], [`attempts`] |
+//! | who may ask for which route, and who is asking | [`rules`], [`authorise`], [`caller`], [`origin`], [`attempts`], [`standing`] |
 //! | what they may see | [`oversight`] |
 //! | changing who is let in; pairing; certificates, and another authority | [`governing`], [`pairings`] and `pairing_conversation.rs`, [`certifier`], `rotation.rs` |
 //! | the routes, one file for each noun | [`routes`] |
@@ -59,6 +59,7 @@ pub mod routes;
 pub mod rules;
 pub mod runs;
 pub mod sandbox;
+pub mod standing;
 mod start;
 pub mod story;
 pub mod streams;

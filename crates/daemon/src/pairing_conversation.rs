@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use palyra_access::{Actor, NewDevice, Reported, change::DeviceActivated};
+use palyra_access::{Actor, NewDevice, Refusal, Reported, change::DeviceActivated};
 use palyra_identity::{
     DeviceCertificate,
     pairing::{
@@ -140,7 +140,7 @@ async fn wait_and_grant(
         why = over(app, id) => return Err(Trouble::Refused(RefusalCode::NotConfirmed, ending(why).to_owned())),
     };
     let plan = app.pairings.plan(id).map_err(|failure| internal(&failure.detail.message))?;
-    let granted = Grant { app, actor: &actor, doer: &doer, plan: &plan, device: &device, from };
+    let granted = Grant { app, pairing: id, actor: &actor, doer: &doer, plan: &plan, device: &device, from };
     let (id, certificate) = granted.prepare().await?;
     let kept = async {
         say(stream, &granted.message(&id, certificate)).await?;
@@ -169,6 +169,7 @@ async fn wait_and_grant(
 /// A device that is being let in.
 struct Grant<'a> {
     app: &'a Arc<App>,
+    pairing: &'a str,
     actor: &'a Actor,
     doer: &'a Doer,
     plan: &'a PairingPlan,
@@ -215,7 +216,12 @@ impl Grant<'_> {
     /// Lets it in.
     async fn activate(&self, id: &DeviceId) -> Result<(), Trouble> {
         let (id, bundle) = (id.clone(), self.app.certifier.now().authority.bundle_fingerprint());
+        let (app, pairing) = (Arc::clone(self.app), self.pairing.to_owned());
         let granted = governing::grant(self.app, RecordKind::DevicePaired, self.doer, move |state, at| {
+            // Somebody may have ended it since it was confirmed.
+            if app.pairings.is_over(&app, &pairing).is_some() {
+                return Err(Refusal::NotAwaiting(id));
+            }
             let activated = state.activate_device(&id, at)?;
             state.follow(&id, bundle)?;
             Ok(activated)

@@ -31,9 +31,10 @@ use tokio::{
 
 use crate::{
     app::App,
-    caller::{Caller, Shown},
+    caller::Caller,
     failure::Failure,
     hub::{Follower, Frame, Wanted, message},
+    oversight::may_read_journal,
     proposing::{self, Asking, Proposing},
     story,
 };
@@ -92,11 +93,11 @@ pub fn follow(app: &Arc<App>, caller: &Caller, wanted: Wanted, after: Option<u64
     let live = (wanted != Wanted::All).then(|| app.gate.live_output());
     let telling =
         Telling { follower, live, wanted, nested: None, clock: Arc::clone(&app.clock), ready: VecDeque::new() };
-    let shown = caller.shown.clone();
+    let reader = caller.clone();
     pump(app, caller, move |app, out| async move {
         tokio::select! {
             () = tell(Arc::clone(&app), telling, out) => {}
-            () = over(&app, &shown) => {}
+            () = over(&app, &reader, wanted) => {}
         }
     })
 }
@@ -142,16 +143,32 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
     })
 }
 
-/// Waits until a credential does not count any more: it was revoked, its time is over, or its session was left.
-async fn over(app: &App, shown: &Shown) {
+/// Waits until somebody may not read any more: their credential was revoked or cut off, its time is over, its session was left, or it does not
+/// reach as far any more.
+async fn over(app: &App, reader: &Caller, wanted: Wanted) {
     let (mut registry, mut sign_outs) = (app.access.changes(), app.console.sign_outs());
-    while shown.counts(app) {
+    let mut authorities = app.certifier.changes();
+    while reader.now(app).is_some_and(|now| may_follow(app, reader, &now, wanted)) {
         // What somebody does is heard at once; time is looked at every now and then.
         tokio::select! {
             _ = registry.changed() => {}
             _ = sign_outs.changed() => {}
+            _ = authorities.changed() => {}
             () = tokio::time::sleep(LOOK_AGAIN) => {}
         }
+    }
+}
+
+/// Whether what somebody holds now is enough for a stream that they were let in to. What is one's own needs no more than the credential.
+fn may_follow(app: &App, reader: &Caller, now: &Caller, wanted: Wanted) -> bool {
+    let lost_scope = match (&reader.scopes, &now.scopes) {
+        (Some(before), Some(after)) => !before.is_subset(after),
+        _ => false,
+    };
+    let is_less = lost_scope || now.principal != reader.principal;
+    match wanted {
+        Wanted::All => !is_less || (!lost_scope && may_read_journal(app, now).is_ok()),
+        Wanted::Run(_) | Wanted::Call(_) => !lost_scope,
     }
 }
 

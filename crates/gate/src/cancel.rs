@@ -28,9 +28,10 @@ impl Cancel {
         let stop = match cause {
             CancelCause::CallerGone => StopCause::CallerGone,
             CancelCause::Requested(_) => StopCause::Requested,
-            CancelCause::PolicyChanged(_) | CancelCause::Withdrawn(_) | CancelCause::CredentialRevoked(_) => {
-                StopCause::Revoked
-            }
+            CancelCause::PolicyChanged(_)
+            | CancelCause::Withdrawn(_)
+            | CancelCause::CredentialRevoked(_)
+            | CancelCause::CredentialGone => StopCause::Revoked,
             CancelCause::Restarted | CancelCause::Stopping => StopCause::Shutdown,
         };
         let first = self.cause.send_if_modified(|known| {

@@ -263,6 +263,7 @@ impl Inner {
         now: Timestamp,
     ) -> Result<Judged, Refusal> {
         let InForce { settings, policies, version } = self.in_force();
+        let proposal = self.by_whoever_counts(proposal)?;
         let workspace = match &proposal.workspace {
             Some(name) => Some(settings.workspace(name).ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?),
             None => None,
@@ -404,7 +405,8 @@ impl Inner {
     async fn standing(&self, judged: &Judged, runnable: &Runnable) -> Result<Option<CachedApproval>, Refusal> {
         let proposal = &judged.proposal;
         let principal = proposal.principal.to_string();
-        let grants = self.store.grants_for(proposal.session, principal, proposal.tool.clone()).await?;
+        let mut grants = self.store.grants_for(proposal.session, principal, proposal.tool.clone()).await?;
+        grants.retain(|row| self.giver_counts(row));
         let covered = Covered {
             proposal,
             work: &judged.intent.work,

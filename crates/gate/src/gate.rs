@@ -30,7 +30,7 @@ use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
     AbsolutePath, Action, Clock, DeviceId, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
-    Timestamp, TokenId, WorkspaceRole,
+    Timestamp, TokenId, WorkspaceName, WorkspaceRole,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use tokio::{
@@ -44,6 +44,7 @@ use crate::{
     attest::Completed,
     cancel::{Cancel, CancelOnDrop},
     config::GateConfig,
+    credentials::Credentials,
     execute::{LiveOutput, Reports},
     memory::Memory,
     petitioner::Petitioner,
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) reports: Arc<dyn Reports>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) presence: Option<PresencePin>,
     pub(crate) ground: Ground,
     /// Held by whoever changes the settings.
@@ -111,6 +113,8 @@ pub struct Parts {
     pub environment: BTreeMap<String, String>,
     /// What the daemon knows about itself.
     pub reports: Arc<dyn Reports>,
+    /// Knows who is let in.
+    pub credentials: Arc<dyn Credentials>,
     /// The PIN that shows that a person is there, if one was set.
     pub presence: Option<PresencePin>,
     /// The time.
@@ -142,6 +146,7 @@ impl Gate {
             reports: parts.reports,
             clock: parts.clock,
             entropy: parts.entropy,
+            credentials: parts.credentials,
             presence: parts.presence,
             ground,
             changing: Mutex::default(),
@@ -261,9 +266,9 @@ impl Gate {
     /// When policy does not let them.
     pub fn cancel(&self, call: CallId, by: &Petitioner) -> Result<bool, Refusal> {
         let found = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).get(&call).cloned();
-        let Some(UnderWay { cancel, origin: Origin { principal, .. } }) = found else { return Ok(false) };
+        let Some(UnderWay { cancel, origin: Origin { principal, workspace, .. } }) = found else { return Ok(false) };
         if (principal.kind(), principal.id()) != (by.principal.kind(), by.principal.id()) {
-            self.inner.may_answer_about(by, &call.to_string())?;
+            self.inner.may_answer_about(by, &call.to_string(), workspace)?;
         }
         Ok(cancel.ask(&CancelCause::Requested(by.principal.clone())))
     }
@@ -601,11 +606,23 @@ impl Inner {
         resource: Resource,
         role: Option<WorkspaceRole>,
     ) -> Result<(), Refusal> {
+        self.may_there(by, action, resource, Where { workspace: None, role })
+    }
+
+    /// The same, about a workspace.
+    pub(crate) fn may_there(
+        &self,
+        by: &Petitioner,
+        action: Action,
+        resource: Resource,
+        Where { workspace, role }: Where,
+    ) -> Result<(), Refusal> {
         let request = PolicyRequest { principal: by.principal.clone(), action, resource };
         let context = PolicyRequestContext {
             channel: by.channel.clone(),
             device_id: by.device.clone(),
             token_id: by.token.clone(),
+            workspace,
             member_of: by.member_of.clone(),
             role,
             ..PolicyRequestContext::at(self.clock.now())
@@ -619,9 +636,14 @@ impl Inner {
     }
 
     /// Whether policy lets somebody answer what is asked about this, and so stop it.
-    pub(crate) fn may_answer_about(&self, by: &Petitioner, id: &str) -> Result<(), Refusal> {
-        let id = ObjectId::parse(id).map_err(internal)?;
-        self.may(by, Action::ApprovalAnswer, Resource::Object(ObjectKind::Approval, id), None)
+    pub(crate) fn may_answer_about(
+        &self,
+        by: &Petitioner,
+        id: &str,
+        workspace: Option<WorkspaceName>,
+    ) -> Result<(), Refusal> {
+        let resource = Resource::Object(ObjectKind::Approval, ObjectId::parse(id).map_err(internal)?);
+        self.may_there(by, Action::ApprovalAnswer, resource, Where { workspace, role: None })
     }
 
     /// A record that says this.
@@ -641,6 +663,14 @@ impl Inner {
         self.commit(vec![record], Vec::new()).await?;
         Ok(())
     }
+}
+
+/// What something that is no call is about, besides its resource.
+pub(crate) struct Where {
+    /// The workspace that it concerns.
+    pub(crate) workspace: Option<WorkspaceName>,
+    /// The highest role that would be given, changed or taken away.
+    pub(crate) role: Option<WorkspaceRole>,
 }
 
 /// A call that is under way.

@@ -14,7 +14,7 @@
 //! | how files are reached | [`workspace`] |
 //! | how a call would run | [`plan`], [`config`], `settings` |
 //! | what exactly is approved, run and attested | [`action`] |
-//! | step one: decide | [`decide`], [`posture`] |
+//! | step one: decide | [`decide`], [`posture`], [`credentials`] |
 //! | how much is under way at once | `admission` |
 //! | step two: approve | `question`, [`approval`], [`risk`], [`deadline`] |
 //! | the permission to run | [`permit`] |
@@ -32,6 +32,7 @@ mod cancel;
 mod conduct;
 pub mod config;
 pub mod containment;
+pub mod credentials;
 pub mod deadline;
 pub mod decide;
 mod door;
@@ -66,6 +67,7 @@ pub use approval::{
 pub use attest::{Completed, Ending, NetworkUse, Receipt, ToldReason, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
 pub use containment::Containment;
+pub use credentials::Credentials;
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
 pub use gate::{Accepted, Gate, OpenError, Parts};

@@ -9,10 +9,10 @@ use palyra_journal::{
     CommitError, RecordKind, Subject,
     state::{Change, PostureRow},
 };
-use palyra_types::{Action, Posture, Resource, ToolMetadata, ToolName, word::words};
+use palyra_types::{Action, Posture, Resource, ToolMetadata, ToolName, WorkspaceName, word::words};
 
 use crate::{
-    gate::{Gate, internal},
+    gate::{Gate, Where, internal},
     petitioner::Petitioner,
     proposal::ToolProposal,
     refusal::Refusal,
@@ -65,8 +65,17 @@ impl Gate {
     /// When policy does not let them, it cannot be recorded, or there was nothing to take away.
     pub async fn set_posture(&self, setting: &PostureSetting, by: &Petitioner) -> Result<(), Refusal> {
         let inner = &self.inner;
-        inner.may(by, Action::PostureSet, Resource::Tool(setting.tool.clone()), None)?;
         let PostureSetting { layer, key, tool, posture } = setting;
+        let workspace = match layer {
+            PostureLayer::Workspace => WorkspaceName::parse(key).ok(),
+            PostureLayer::Session | PostureLayer::Agent | PostureLayer::Global => None,
+        };
+        // SECURITY: what holds beyond a workspace is not for those who are bound to some.
+        if workspace.is_none() && by.member_of.is_some() {
+            return Err(Refusal::NotPermitted("it holds beyond the workspaces that they belong to".to_owned()));
+        }
+        let resource = Resource::Tool(tool.clone());
+        inner.may_there(by, Action::PostureSet, resource, Where { workspace, role: None })?;
         let told = by.principal.to_string();
         let body = serde_json::json!({ "layer": layer, "key": key, "tool": tool, "posture": posture, "by": told });
         let record = inner.record(RecordKind::PostureSet, Subject::default(), &body)?;

@@ -16,6 +16,8 @@ use palyra_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::petitioner::Petitioner;
+
 /// A call as it is proposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolProposal {
@@ -64,7 +66,23 @@ pub struct Within {
 impl ToolProposal {
     /// Who proposes it, and by which credential.
     pub(crate) fn origin(&self) -> Origin {
-        Origin { principal: self.principal.clone(), device: self.device.clone(), token: self.token.clone() }
+        Origin {
+            principal: self.principal.clone(),
+            device: self.device.clone(),
+            token: self.token.clone(),
+            workspace: self.workspace.clone(),
+        }
+    }
+
+    /// Who proposes it, as they stood then.
+    pub(crate) fn petitioner(&self) -> Petitioner {
+        Petitioner {
+            principal: self.principal.clone(),
+            channel: self.channel.clone(),
+            device: self.device.clone(),
+            token: self.token.clone(),
+            member_of: self.member_of.clone(),
+        }
     }
 
     /// What records about this call belong to.
@@ -115,12 +133,13 @@ impl ToolProposal {
     }
 }
 
-/// Who proposes a call, and by which credential.
+/// Who proposes a call, by which credential, and where it works.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) principal: Principal,
     pub(crate) device: Option<DeviceId>,
     pub(crate) token: Option<TokenId>,
+    pub(crate) workspace: Option<WorkspaceName>,
 }
 
 /// A proposal as it is kept in the journal and beside it.
@@ -153,7 +172,12 @@ pub struct ProposalDocument {
 impl ProposalDocument {
     /// Who proposed it, and by which credential.
     pub(crate) fn origin(&self) -> Origin {
-        Origin { principal: self.principal.clone(), device: self.device.clone(), token: self.token.clone() }
+        Origin {
+            principal: self.principal.clone(),
+            device: self.device.clone(),
+            token: self.token.clone(),
+            workspace: self.workspace.clone(),
+        }
     }
 
     /// The proposal, if its arguments still read as they did.

@@ -206,6 +206,9 @@ pub enum CancelCause {
     /// The credential that it came with does not count any more.
     #[error("{0} revoked the credential it came with")]
     CredentialRevoked(Principal),
+    /// The credential that it came with was taken away.
+    #[error("the credential it came with does not count any more")]
+    CredentialGone,
     /// The daemon was started anew, and its caller was attached to the old one.
     #[error("the daemon was restarted")]
     Restarted,

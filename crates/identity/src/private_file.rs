@@ -71,6 +71,22 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), PrivateFileError> {
     written.map_err(at)
 }
 
+/// Puts a file in the place of another one of the same directory, which may be there. It stays there after a power cut.
+///
+/// # Errors
+/// When there is none, or the disk does not take it.
+pub fn rename(from: &Path, to: &Path) -> Result<(), PrivateFileError> {
+    fs::rename(from, to).and_then(|()| sync_directory_of(to)).map_err(|error| PrivateFileError::of(from, &error))
+}
+
+/// Removes a file, for good.
+///
+/// # Errors
+/// When there is none, or it cannot be removed.
+pub fn remove(path: &Path) -> Result<(), PrivateFileError> {
+    fs::remove_file(path).and_then(|()| sync_directory_of(path)).map_err(|error| PrivateFileError::of(path, &error))
+}
+
 /// Makes a directory that only its owner can enter, unless there is one.
 ///
 /// # Errors
@@ -107,6 +123,13 @@ pub fn tidy(directory: &Path) -> Result<(), PrivateFileError> {
         }
     }
     Ok(())
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
 }
 
 /// Makes the file beside. One of that name can only be left by a program that had our process id and is gone.

@@ -31,7 +31,7 @@ pub(super) async fn rotate(
     caller: Caller,
     Said { said: rotate, .. }: Said<RotateAuthority>,
 ) -> Result<Reply<Authority>, Failure> {
-    let certified = rotation::step(&app, &caller, &rotate).await?;
+    let certified = rotation::step(&app, &caller, rotate).await?;
     Ok(Reply(told(&app, &certified)))
 }
 
@@ -39,7 +39,7 @@ fn told(app: &App, certified: &Certified) -> Authority {
     let authority = &certified.authority;
     let snapshot = app.access.snapshot();
     let active = snapshot.state().devices().filter(|device| device.state == DeviceState::Active);
-    let devices = active.filter(|device| certified.is_trusted(&device.authority)).count();
+    let devices = active.filter(|device| !rotation::is_cut_off(certified, device)).count();
     Authority {
         phase: match authority.phase() {
             Phase::Steady => AuthorityPhase::Steady,

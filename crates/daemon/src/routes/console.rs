@@ -8,6 +8,7 @@ use palyra_api::{
     console::{ConsoleLink, ConsoleSession, ConsoleSignIn},
 };
 
+use palyra_access::{Credential, Holder};
 use palyra_journal::RecordKind;
 use palyra_types::Sha256Digest;
 
@@ -50,7 +51,12 @@ pub(super) async fn sign_in(
         Failure::new("unauthenticated", "the link was used, or is over", "make a new one: `palyra open`")
     })?;
     let opened_by = app.console.opened_by(&Sha256Digest::of(issued.secret.as_bytes()));
-    let holder = opened_by.and_then(|key| app.access.by_device_key(&key).ok()).ok_or_else(|| {
+    let holder = opened_by.and_then(|key| app.access.by_device_key(&key).ok());
+    let is_certified = |holder: &Arc<Holder>| match &holder.credential {
+        Credential::Device(id) => app.certifies(id),
+        Credential::Token(_) => false,
+    };
+    let holder = holder.filter(is_certified).ok_or_else(|| {
         Failure::new(
             "unauthenticated",
             "the device that made the link is not let in any more",

@@ -28,6 +28,7 @@ use crate::{
     renewals::Renewals,
     reply,
     reply::Reply,
+    rotation,
 };
 
 /// The devices that are paired, and those that were revoked.
@@ -65,8 +66,11 @@ pub(super) async fn revoke(
         let role = device.and_then(|device| device.role);
         caller.may_about_role(&app, (Action::DeviceRevoke, resource), role)?;
     }
-    let (actor, revocation) =
-        (caller.actor(), DeviceRevocation { id, why: "revoked".to_owned(), even_the_last: how.even_the_last });
+    let certified = app.certifier.now();
+    let cut_off = snapshot.state().devices().filter(|device| rotation::is_cut_off(&certified, device));
+    let cut_off = cut_off.map(|device| device.id.clone()).collect();
+    let revocation = DeviceRevocation { id, why: "revoked".to_owned(), even_the_last: how.even_the_last, cut_off };
+    let actor = caller.actor();
     let doer = caller.doer();
     let taken = governing::take_away(&app, RecordKind::DeviceRevoked, &doer, move |state, at| {
         state.revoke_device(&actor, revocation, at)
@@ -134,7 +138,7 @@ pub(super) async fn confirm(
     Said { said: confirm, .. }: Said<ConfirmPairing>,
 ) -> Result<Reply<Pairing>, Failure> {
     let role = app.pairings.plan(&id)?.role;
-    if role.is_some() && caller.token().is_some() {
+    if caller.token().is_some() {
         return Err(Refusal::InPerson.into());
     }
     caller.may_about_role(&app, (Action::DevicePair, object(ObjectKind::Device)?), role)?;
@@ -190,11 +194,14 @@ fn plan(app: &App, caller: &Caller, new: NewPairing) -> Result<PairingPlan, Fail
     if !snapshot.state().is_on(FeatureFlag::DevicePairing) {
         return Err(Refusal::FeatureOff(FeatureFlag::DevicePairing).into());
     }
+    // SECURITY: a device has no scopes and no end of its own, so that a token would come to be more than it is.
+    if caller.token().is_some() {
+        return Err(Refusal::InPerson.into());
+    }
     if let Some(name) = &new.name {
         Label::parse(name).map_err(|error| Failure::new("not_allowed_so", error.to_string(), error.advice()))?;
     }
     let (role, invitation) = match principal.kind() {
-        PrincipalKind::User if caller.token().is_some() => return Err(Refusal::InPerson.into()),
         PrincipalKind::User => {
             let state = snapshot.state();
             let invitation = state.invitations().find(|invitation| invitation.user == *principal.id());
@@ -231,8 +238,8 @@ fn told(record: &DeviceRecord, certified: &Certified) -> Device {
         role,
         state: match record.state {
             Kept::Awaiting => DeviceState::Awaiting,
-            Kept::Active if certified.is_trusted(&record.authority) => DeviceState::Active,
-            Kept::Active => DeviceState::CutOff,
+            Kept::Active if rotation::is_cut_off(certified, record) => DeviceState::CutOff,
+            Kept::Active => DeviceState::Active,
             Kept::Revoked => DeviceState::Revoked,
         },
         fingerprint: grouped(&record.key),

@@ -50,19 +50,25 @@ pub(super) async fn change(
         return Err(Failure::bad_request("say which role or which workspaces they are to have"));
     }
     may_manage(&app, &caller, &user, change.role)?;
+    let member = app.access.snapshot().state().member(&user).cloned();
     if let Some(to) = change.role {
-        let (actor, user) = (caller.actor(), user.clone());
-        governing::grant(&app, RecordKind::MemberChanged, &caller.doer(), move |state, _| {
-            state.set_role(&actor, &user, to)
-        })
-        .await?;
+        let (actor, user, doer) = (caller.actor(), user.clone(), caller.doer());
+        let lowers = member.as_ref().is_some_and(|member| role::is_within(to, member.role));
+        let change = move |state: &mut Registered, _| state.set_role(&actor, &user, to);
+        // Whoever is to have less has it at once, whether that can be put on record or not.
+        match lowers {
+            true => drop(governing::take_away(&app, RecordKind::MemberChanged, &doer, change).await?),
+            false => drop(governing::grant(&app, RecordKind::MemberChanged, &doer, change).await?),
+        }
     }
     if let Some(to) = workspaces {
-        let actor = caller.actor();
-        governing::grant(&app, RecordKind::MemberChanged, &caller.doer(), move |state, _| {
-            state.set_workspaces(&actor, &user, to)
-        })
-        .await?;
+        let (actor, doer) = (caller.actor(), caller.doer());
+        let narrows = member.as_ref().is_some_and(|member| to.is_within(&member.workspaces));
+        let change = move |state: &mut Registered, _| state.set_workspaces(&actor, &user, to);
+        match narrows {
+            true => drop(governing::take_away(&app, RecordKind::MemberChanged, &doer, change).await?),
+            false => drop(governing::grant(&app, RecordKind::MemberChanged, &doer, change).await?),
+        }
     }
     Ok(Reply(told(&app)))
 }
@@ -83,11 +89,6 @@ pub(super) async fn remove(
         state.remove_member(&actor, &user, at)
     });
     let (removed, calls) = taken.await?;
-    // What they approved for more than one call stands no longer.
-    let gone = format!("user:{}", removed.user);
-    for grant in app.gate.grants().await?.into_iter().filter(|grant| grant.by.to_string() == gone) {
-        app.gate.end_grant(grant.id, &caller.petitioner()).await?;
-    }
     Ok(Reply(Revoked { devices: removed.devices, tokens: removed.tokens, calls: count(calls) }))
 }
 
@@ -136,7 +137,7 @@ pub(super) async fn uninvite(
         may_manage(&app, &caller, &invitation.user, Some(invitation.role))?;
     }
     let actor = caller.actor();
-    governing::grant(&app, RecordKind::MemberInvited, &caller.doer(), move |state, _| {
+    governing::take_away(&app, RecordKind::MemberInvited, &caller.doer(), move |state, _| {
         state.withdraw_invitation(&actor, &id)
     })
     .await?;

@@ -18,7 +18,7 @@ use palyra_journal::{
 use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_types::{
     Action, Channel, Clock, DeviceId, ObjectId, ObjectKind, Principal, PrincipalKind, Resource, Sha256Digest,
-    Timestamp, WorkspaceName, id::ApprovalId,
+    Timestamp, TokenId, WorkspaceName, id::ApprovalId,
 };
 
 use super::{
@@ -48,6 +48,8 @@ pub struct Answerer {
     pub channel: Option<Channel>,
     /// The device they answer from.
     pub device: Option<DeviceId>,
+    /// The API token they answer with.
+    pub token: Option<TokenId>,
     /// The workspaces they are bound to; none means that they are bound to none in particular.
     pub member_of: Option<BTreeSet<WorkspaceName>>,
     /// The session of answering, which a PIN unlocks.
@@ -191,15 +193,13 @@ impl Gate {
         if by.principal.kind() == PrincipalKind::Agent {
             return Err(AnswerError::Agent);
         }
-        inner.may_answer_about(by, &id.to_string())?;
+        inner.may_answer_about(by, &id.to_string(), inner.workspace_of(id).await?)?;
         let subject = palyra_journal::Subject { approval: Some(id), ..palyra_journal::Subject::default() };
         let record =
             inner.record(RecordKind::GrantEnded, subject, &serde_json::json!({ "by": by.principal.to_string() }))?;
         match inner.commit(vec![record], vec![Change::EndGrant(id)]).await {
             Ok(_) => {
-                inner.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-                // What runs by it is looked at again.
-                inner.policies.send_modify(|count| *count += 1);
+                inner.note_ended(id);
                 Ok(())
             }
             Err(CommitError::Conflict(_)) => Err(AnswerError::Unknown(id)),
@@ -209,6 +209,19 @@ impl Gate {
 }
 
 impl Inner {
+    /// Takes that a standing approval has ended. What runs by it is looked at again.
+    pub(crate) fn note_ended(&self, grant: ApprovalId) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(grant);
+        self.policies.send_modify(|count| *count += 1);
+    }
+
+    /// The workspace that a standing approval is about.
+    async fn workspace_of(&self, grant: ApprovalId) -> Result<Option<WorkspaceName>, Refusal> {
+        let row = self.store.grants().await?.into_iter().find(|row| row.id == grant);
+        let document = row.and_then(|row| serde_json::from_str::<GrantDocument>(&row.document).ok());
+        Ok(document.and_then(|document| document.workspace))
+    }
+
     /// Whether somebody has ended a standing approval.
     pub(crate) fn has_ended(&self, grant: ApprovalId) -> bool {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&grant)
@@ -367,6 +380,8 @@ impl Inner {
         let (prompt, cover) = (&document.prompt, cover(document, pattern)?);
         let grant = GrantDocument {
             by: by.principal.clone(),
+            device: by.device.clone(),
+            token: by.token.clone(),
             scope,
             // It stays as long as it covers anything, and is read by whoever may see what stands.
             covers: masked(cover.shown(prompt)),

@@ -6,7 +6,7 @@
 
 use palyra_journal::state::GrantRow;
 use palyra_types::{
-    AbsolutePath, Clock, Principal, Sha256Digest, Timestamp, ToolName, WorkspaceName,
+    AbsolutePath, Clock, DeviceId, Principal, Sha256Digest, Timestamp, TokenId, ToolName, WorkspaceName,
     id::{ApprovalId, SessionId},
     json::digest_of,
     process::{is_interpreter, is_launcher},
@@ -99,6 +99,11 @@ impl Gate {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantDocument {
     pub(crate) by: Principal,
+    /// The device that they answered from, or the token that they answered with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<DeviceId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<TokenId>,
     pub(crate) scope: DecisionScope,
     /// In words, without tokens.
     pub(crate) covers: String,

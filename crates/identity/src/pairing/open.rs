@@ -209,9 +209,9 @@ impl Pairing {
         }
     }
 
-    /// The operator says no. A pairing that was confirmed or is over stays as it is.
+    /// The operator says no, or takes a yes back before anything came of it. A pairing that is over stays as it is.
     pub fn deny(&mut self) {
-        if matches!(self.stage, Stage::Waiting | Stage::Proved { .. }) {
+        if matches!(self.stage, Stage::Waiting | Stage::Proved { .. } | Stage::Confirmed) {
             self.stage = Stage::Over(End::Denied);
         }
     }

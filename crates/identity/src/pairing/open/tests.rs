@@ -120,9 +120,10 @@ fn the_operator_confirms_the_key_that_was_shown_once() {
     assert_eq!(pairing.state(&clock), PairingState::Confirmed);
     assert_eq!(pairing.confirm(&key, &clock), Err(ConfirmError::Already));
     assert_eq!(pairing.begin_attempt(&clock).unwrap_err(), PairingRefusal::Busy, "the code works once");
-    pairing.deny();
     clock.advance(600_000);
     assert_eq!(pairing.state(&clock), PairingState::Confirmed);
+    pairing.deny();
+    assert_eq!(pairing.state(&clock), over(End::Denied), "a yes can be taken back");
 }
 
 #[test]
