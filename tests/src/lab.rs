@@ -308,6 +308,7 @@ pub fn owner() -> Answerer {
         interactive: true,
         channel: Some(Channel::parse("cli").unwrap()),
         device: None,
+        token: None,
         member_of: None,
         session: "terminal".to_owned(),
     }

@@ -5,7 +5,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use palyra_gate::{
-    Connector, Forbidden, Gate, GateConfig, Parts, PresencePin, Registry, Report, Reports, SystemResolver,
+    Connector, Credentials, Forbidden, Gate, GateConfig, Parts, Petitioner, PresencePin, Registry, Report, Reports,
+    SystemResolver,
 };
 use palyra_journal::{JournalStore, SqliteJournal};
 use palyra_policy::{Engine, Preset, SourceFile};
@@ -77,12 +78,22 @@ impl Setup<'_> {
             state_directory: AbsolutePath::parse(self.state.to_str().unwrap()).unwrap(),
             environment: BTreeMap::new(),
             reports: Arc::new(Silent),
+            credentials: Arc::new(Everybody),
             presence: self.pin.map(|pin| PresencePin::new(&PresencePin::hash(pin).unwrap()).unwrap()),
             clock: Arc::clone(&clock),
             entropy,
             net,
         });
         Opened { gate: gate.await.unwrap(), journal, engine, clock }
+    }
+}
+
+/// Lets everybody count for what they were.
+struct Everybody;
+
+impl Credentials for Everybody {
+    fn as_they_stand(&self, who: &Petitioner) -> Option<Petitioner> {
+        Some(who.clone())
     }
 }
 

@@ -8,12 +8,13 @@ use palyra_api::{
     approval::{Approve, Scope},
     device::{ConfirmPairing, NewPairing, PairingState, RevokeDevice, RotateAuthority, RotationStep},
     member::{ChangeMember, NewInvitation, SetFlag},
-    token::RevokeToken,
+    token::{NewToken, RevokeToken},
+    tool::PostureSetting,
 };
 use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, accepted, asked, command, refused, yes},
-    paired::{Candidate, Granting, grant, pair, pin},
+    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, refused, yes},
+    paired::{Candidate, Granting, grant, pair, pin, renew},
     token::token,
 };
 use palyra_types::{PrincipalId, WorkspaceRole};
@@ -121,7 +122,7 @@ async fn a_pairing_goes_with_the_device_that_opened_it() {
 }
 
 #[tokio::test]
-async fn a_token_pairs_no_device_for_a_person() {
+async fn a_token_pairs_no_device() {
     let lab = DaemonLab::new();
     let minted = lab.owner().mint_token(&token("user:owner", &["devices.manage"])).await.unwrap();
     let program = lab.holder_of(&minted.secret);
@@ -134,11 +135,9 @@ async fn a_token_pairs_no_device_for_a_person() {
     let refusal = refused(program.confirm_pairing(&open.id, &ConfirmPairing { key }).await.unwrap_err());
     assert_eq!(refusal, (422, "not_allowed_so".to_owned()));
     lab.owner().end_pairing(&open.id).await.unwrap();
-    // For an agent it does.
-    program
-        .open_pairing(&NewPairing { principal: Some("agent:ci".to_owned()), ..NewPairing::default() })
-        .await
-        .unwrap();
+    let for_agent = NewPairing { principal: Some("agent:ci".to_owned()), ..NewPairing::default() };
+    let refusal = refused(program.open_pairing(&for_agent).await.unwrap_err());
+    assert_eq!(refusal, (422, "not_allowed_so".to_owned()));
 }
 
 #[tokio::test]
@@ -206,4 +205,100 @@ fn an_authority_that_is_gone_is_not_followed_by_another() {
     let told = lab.palyra().arg("init").output().unwrap();
     assert!(!told.status.success());
     assert!(!authority.exists(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_steps_of_a_rotation_at_once_cut_nobody_off() {
+    let lab = DaemonLab::new();
+    let mut devices = vec![lab.device(), pair(&lab, &NewPairing::default()).await];
+    let step = |step| RotateAuthority { step, even_if_behind: false };
+    lab.owner().rotate_authority(&step(RotationStep::Announce)).await.unwrap();
+    for device in &mut devices {
+        renew(&lab, device).await;
+    }
+    let steps = [RotationStep::Switch].into_iter().chain([RotationStep::Finish; 8]);
+    let asking = steps.map(|next| {
+        let by = lab.of_device(&devices[0]);
+        tokio::spawn(async move { by.rotate_authority(&RotateAuthority { step: next, even_if_behind: false }).await })
+    });
+    let mut taken = 0;
+    for asked in asking.collect::<Vec<_>>() {
+        taken += usize::from(asked.await.unwrap().is_ok());
+    }
+    assert_eq!(taken, 1, "only the switch was due");
+    for device in &mut devices {
+        renew(&lab, device).await;
+        lab.of_device(device).identity().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_long_ago_does_not_come_back_because_its_text_is_still_there() {
+    let mut lab = DaemonPlan::default().own_clock().start();
+    let id = lab.agent().identity().await.unwrap().token.unwrap();
+    lab.owner().revoke_token(&id, &RevokeToken::default()).await.unwrap();
+    let manager =
+        NewToken { lifetime_seconds: 366 * 24 * 60 * 60, ..token("user:owner", &["tokens.manage", "calls.read"]) };
+    let manager = NewToken { role: Some(WorkspaceRole::Owner), ..manager };
+    let manager = lab.owner().mint_token(&manager).await.unwrap().secret;
+    for days in [100, 101] {
+        assert!(lab.stop().success());
+        lab.set_ahead(Duration::from_secs(days * 24 * 60 * 60));
+        lab.start();
+        // What has been over for long makes room for it.
+        lab.holder_of(&manager).mint_token(&token("agent:other", &["calls.read"])).await.unwrap();
+        assert_eq!(refused(lab.agent().identity().await.unwrap_err()).0, 401);
+    }
+    let listed = lab.holder_of(&manager).tokens().await.unwrap().tokens;
+    assert!(listed.iter().all(|token| token.id != id), "it is not even known any more");
+}
+
+#[tokio::test]
+async fn a_token_gives_nobody_a_role() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    member(&lab, "ada", WorkspaceRole::Operator).await;
+    let narrow = NewToken { role: Some(WorkspaceRole::Owner), ..token("user:owner", &["members.manage"]) };
+    let program = lab.holder_of(&owner.mint_token(&narrow).await.unwrap().secret);
+    let ada = PrincipalId::parse("ada").unwrap();
+    let promote = ChangeMember { role: Some(WorkspaceRole::Owner), workspaces: None, all_workspaces: false };
+    let refusal = refused(program.change_member(&ada, &promote).await.unwrap_err());
+    assert_eq!(refusal, (422, "not_allowed_so".to_owned()));
+    let user = PrincipalId::parse("bob").unwrap();
+    let invitation = NewInvitation { user, role: WorkspaceRole::Operator, workspaces: None, lifetime_seconds: None };
+    assert_eq!(refused(program.invite(&invitation).await.unwrap_err()).0, 422);
+    program.remove_member(&ada).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_is_bound_to_a_workspace_governs_no_other() {
+    let shop = tempfile::tempdir().unwrap();
+    let other = format!("[[workspace]]\nname = \"shop\"\npath = \"{}\"\n", shop.path().display());
+    let lab = DaemonPlan::default().config(&other).start();
+    let owner = lab.owner();
+    let (mallory, bob) = (PrincipalId::parse("mallory").unwrap(), PrincipalId::parse("bob").unwrap());
+    let by = member(&lab, "mallory", WorkspaceRole::Admin).await;
+    member(&lab, "bob", WorkspaceRole::Operator).await;
+    let only = Some(vec![palyra_types::WorkspaceName::parse("shop").unwrap()]);
+    let bound = ChangeMember { role: None, workspaces: only, all_workspaces: false };
+    owner.change_member(&mallory, &bound).await.unwrap();
+    let promote = ChangeMember { role: Some(WorkspaceRole::Admin), workspaces: None, all_workspaces: false };
+    assert_eq!(refused(by.change_member(&bob, &promote).await.unwrap_err()), (403, "above_own_role".to_owned()));
+    assert_eq!(refused(by.remove_member(&bob).await.unwrap_err()).0, 403);
+    assert_eq!(refused(by.set_flag("rbac", &SetFlag { on: false }).await.unwrap_err()).0, 403);
+    let announce = RotateAuthority { step: RotationStep::Announce, even_if_behind: false };
+    assert_eq!(refused(by.rotate_authority(&announce).await.unwrap_err()).0, 403);
+    let posture = |layer: &str, key: &str| PostureSetting {
+        layer: layer.to_owned(),
+        key: key.to_owned(),
+        tool: palyra_types::ToolName::parse("process.run").unwrap(),
+        posture: palyra_types::Posture::AlwaysAllow,
+    };
+    for (layer, key) in [("workspace", "lab"), ("global", ""), ("agent", "agent:local")] {
+        assert_eq!(refused(by.set_posture(&posture(layer, key)).await.unwrap_err()).0, 403, "{layer}");
+    }
+    by.set_posture(&posture("workspace", "shop")).await.unwrap();
+    let call = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
+    asked(&owner, 1).await;
+    assert_eq!(refused(by.cancel(call.id).await.unwrap_err()).0, 403);
 }

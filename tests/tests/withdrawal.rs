@@ -1,22 +1,31 @@
-//! Whatever takes a credential away takes along what was begun with it, whichever rule it was that did; and whoever may write the state
-//! directory always gets in again.
+//! Whatever takes a credential away takes along what was begun with it, whichever rule it was that did, and whatever became of the daemon
+//! meanwhile; and whoever may write the state directory always gets in again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use palyra_access::{AccessRegistry, Actor, DeviceRevocation, FileStore};
 use palyra_api::{
-    device::{AuthorityPhase, DeviceState, NewPairing, RotateAuthority, RotationStep},
+    approval::{Approve, Scope},
+    device::{AuthorityPhase, ConfirmPairing, DeviceState, NewPairing, RevokeDevice, RotateAuthority, RotationStep},
     member::{ChangeMember, NewInvitation, SetFlag},
-    token::{MintedToken, RotateToken},
+    token::{MintedToken, RevokeToken, RotateToken},
 };
 use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, over, refused},
-    paired::{pair, renew},
+    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, over, refused, yes},
+    paired::{Candidate, pair, pin, renew},
     token::token,
 };
-use palyra_types::{PrincipalId, WorkspaceRole, id::CallId};
+use palyra_types::{
+    DeviceId, Principal, PrincipalId, WorkspaceName, WorkspaceRole, clock::SystemClock, entropy::SystemEntropy,
+    id::CallId,
+};
 
 /// An agent's token, and a call of it that waits for an answer.
 async fn waiting(lab: &DaemonLab) -> (MintedToken, CallId) {
@@ -154,4 +163,147 @@ async fn whoever_may_write_the_state_directory_gets_in_again_although_they_were_
     assert_eq!((again.principal.as_str(), again.roles), ("user:owner", vec!["owner".to_owned()]));
     lab.agent().identity().await.unwrap();
     ada.identity().await.unwrap();
+}
+
+fn ada() -> PrincipalId {
+    PrincipalId::parse("ada").unwrap()
+}
+
+/// ada, with a device.
+async fn member(lab: &DaemonLab, role: WorkspaceRole) -> Client {
+    let owner = lab.owner();
+    owner.set_flag("team_mode", &SetFlag { on: true }).await.unwrap();
+    let invitation = NewInvitation { user: ada(), role, workspaces: None, lifetime_seconds: None };
+    owner.invite(&invitation).await.unwrap();
+    let theirs = NewPairing { principal: Some("user:ada".to_owned()), ..NewPairing::default() };
+    lab.of_device(&pair(lab, &theirs).await)
+}
+
+#[tokio::test]
+async fn a_credential_that_was_taken_away_right_before_a_crash_leaves_no_call_to_be_approved() {
+    let mut lab = DaemonLab::new();
+    let robot = pair(&lab, &for_agent()).await;
+    let call = proposed(&lab, &lab.of_device(&robot)).await;
+    lab.kill();
+    revoke_in_the_file(&lab, &robot.device).await;
+    lab.start();
+    is_withdrawn(&lab, call).await;
+}
+
+/// Revokes a device in the registry of a daemon that does not run.
+async fn revoke_in_the_file(lab: &DaemonLab, id: &DeviceId) {
+    let store = Arc::new(FileStore::open(&lab.home().join("access_registry.json")).unwrap());
+    let registry = AccessRegistry::open(store, Arc::new(SystemClock::new()), Arc::new(SystemEntropy)).unwrap();
+    let owner = Actor::in_person(Principal::parse("user:owner@owner").unwrap());
+    let (id, why) = (id.clone(), "lost".to_owned());
+    let revocation = DeviceRevocation { id, why, even_the_last: false, cut_off: [].into() };
+    let pending = registry.prepare(|state, at| state.revoke_device(&owner, revocation, at)).await.unwrap();
+    pending.commit().await.unwrap();
+}
+
+/// Says yes to a call for an hour.
+async fn approve_for_an_hour(lab: &DaemonLab, by: &Client) {
+    let agent = lab.agent();
+    let call = agent.propose(&accepted(command(["true"])), None).await.unwrap();
+    let [question] = <[_; 1]>::try_from(asked(by, 1).await).unwrap();
+    by.approve(question.id, &Approve { scope: Scope::Timeboxed, minutes: Some(60), ..yes(&question) }).await.unwrap();
+    assert!(over(&lab.owner(), call.id).await.receipt.is_some());
+    let again = agent.propose(&accepted(command(["true"])), None).await.unwrap();
+    assert!(over(&lab.owner(), again.id).await.receipt.is_some(), "it was approved for an hour");
+}
+
+/// Whether the same call asks anew.
+async fn asks_again(lab: &DaemonLab) {
+    lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
+    assert_eq!(asked(&lab.owner(), 1).await.len(), 1);
+    assert_eq!(lab.owner().grants().await.unwrap().grants.len(), 0);
+}
+
+#[tokio::test]
+async fn what_was_approved_from_a_device_that_is_revoked_since_is_asked_about_anew() {
+    let lab = DaemonLab::new();
+    let phone = pair(&lab, &NewPairing::default()).await;
+    approve_for_an_hour(&lab, &lab.of_device(&phone)).await;
+    lab.owner().revoke_device(&phone.device, &RevokeDevice::default()).await.unwrap();
+    asks_again(&lab).await;
+}
+
+#[tokio::test]
+async fn what_was_approved_by_somebody_who_does_not_count_any_more_is_asked_about_anew() {
+    let lab = DaemonLab::new();
+    let ada = member(&lab, WorkspaceRole::Operator).await;
+    approve_for_an_hour(&lab, &ada).await;
+    lab.owner().set_flag("team_mode", &SetFlag { on: false }).await.unwrap();
+    asks_again(&lab).await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_in_a_workspace_that_was_taken_away_is_withdrawn_with_those_of_agents() {
+    let shop = tempfile::tempdir().unwrap();
+    let other = format!("[[workspace]]\nname = \"shop\"\npath = \"{}\"\n", shop.path().display());
+    let lab = DaemonPlan::default().config(&other).start();
+    let ada = member(&lab, WorkspaceRole::Admin).await;
+    let minted = ada.mint_token(&token("agent:ci", &["calls.create", "calls.read"])).await.unwrap();
+    let mut calls = Vec::new();
+    for by in [&ada, &lab.holder_of(&minted.secret)] {
+        calls.push(by.propose(&accepted(command(["true"])), None).await.unwrap().id);
+    }
+    asked(&lab.owner(), 2).await;
+    let only = Some(vec![WorkspaceName::parse("shop").unwrap()]);
+    let narrowed = ChangeMember { role: None, workspaces: only, all_workspaces: false };
+    lab.owner().change_member(&self::ada(), &narrowed).await.unwrap();
+    for call in calls {
+        let refusal = over(&lab.owner(), call).await.refusal.unwrap();
+        assert_eq!(refusal.code, "cancelled");
+        assert!(refusal.message.contains("does not belong to"), "{}", refusal.message);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_with_the_right_to_read_it() {
+    let lab = DaemonLab::new();
+    let operator = NewPairing { role: Some(WorkspaceRole::Operator), ..NewPairing::default() };
+    let phone = lab.of_device(&pair(&lab, &operator).await);
+    let (mut theirs, mut owners) = (phone.events(None).await.unwrap(), lab.owner().events(None).await.unwrap());
+    lab.owner().set_flag("rbac", &SetFlag { on: false }).await.unwrap();
+    let ended = async { while let Ok(Some(_)) = theirs.next().await {} };
+    tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+    assert!(owners.next().await.unwrap().is_some(), "whoever may read goes on");
+}
+
+#[tokio::test]
+async fn a_yes_to_a_device_can_be_taken_back_until_it_is_paired() {
+    let lab = DaemonLab::new();
+    for flag_off in [false, true] {
+        let owner = lab.owner();
+        let open = owner.open_pairing(&NewPairing::default()).await.unwrap();
+        let mut device = Candidate::connect(&lab, "phone").await;
+        let proved = device.prove(pin(&open.pin)).await.unwrap();
+        let key = owner.pairing(&open.id).await.unwrap().device.unwrap().observed.key;
+        let (by, id) = (lab.owner(), open.id.clone());
+        let confirming = tokio::spawn(async move { by.confirm_pairing(&id, &ConfirmPairing { key }).await });
+        device.granted(&proved).await.unwrap();
+        if flag_off {
+            owner.set_flag("device_pairing", &SetFlag { on: false }).await.unwrap();
+        } else {
+            owner.end_pairing(&open.id).await.unwrap();
+        }
+        assert!(device.kept().await.is_err());
+        let _ = confirming.await.unwrap();
+        assert_eq!(owner.devices().await.unwrap().devices.len(), 1, "nothing was paired");
+    }
+}
+
+#[tokio::test]
+async fn a_token_takes_along_what_was_minted_with_it() {
+    let lab = DaemonLab::new();
+    let owner = lab.owner();
+    let scopes = ["tokens.manage", "calls.read"];
+    let parent = owner.mint_token(&token("user:owner", &scopes)).await.unwrap();
+    let child = palyra_api::token::NewToken { lifetime_seconds: 600, ..token("agent:ci", &["calls.read"]) };
+    let child = lab.holder_of(&parent.secret).mint_token(&child).await.unwrap();
+    let child = lab.holder_of(&child.secret);
+    child.identity().await.unwrap();
+    owner.revoke_token(&parent.token.id, &RevokeToken::default()).await.unwrap();
+    assert_eq!(refused(child.identity().await.unwrap_err()), (401, "revoked".to_owned()));
 }
