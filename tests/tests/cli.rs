@@ -639,7 +639,11 @@ fn status_is_ok_for_the_own_daemon_and_tells_it_from_anybody_elses() {
 
     let said = status(&lab, &ports).expect(6);
     assert!(said.err.starts_with("error: the daemon of this state directory does not answer\n"), "{}", said.err);
-    assert!(said.err.contains("is not the daemon of this installation") && said.err.contains(&foreign), "{}", said.err);
+    assert!(
+        said.err.contains("shows a certificate that this device does not trust") && said.err.contains(&foreign),
+        "{}",
+        said.err
+    );
     let said = Said::of(command(&lab, &["doctor"]).envs(ports.clone()).output().unwrap()).expect(1);
     assert!(said.out.contains("is taken, and not by this daemon"), "{}", said.out);
 

@@ -8,7 +8,7 @@ use std::{env, fmt, io, path::PathBuf};
 
 use palyra_client::{Bearer, Client, DeviceKeys, Endpoint};
 use palyra_daemon::{Contact, InstallationError, environment};
-use palyra_identity::{DeviceIdentity, KeepingError, private_file::PrivateFileError};
+use palyra_identity::{Address, DeviceIdentity, KeepingError, private_file::PrivateFileError};
 use palyra_types::{StateHome, clock::SystemClock};
 
 use crate::{
@@ -49,6 +49,11 @@ impl Connection {
             },
         };
         Ok(Self { way, terminal: *terminal })
+    }
+
+    /// The way to a daemon that this device is paired with.
+    pub(crate) const fn away(daemon: PairedDaemon, terminal: &Terminal) -> Self {
+        Self { way: Way::Away(daemon), terminal: *terminal }
     }
 
     /// Runs what talks to the daemon. Once it is done, what this device keeps is renewed if it is time.
@@ -125,15 +130,18 @@ impl Connection {
         let address = &self.identity().address;
         match &self.way {
             Way::Here(_) => {
-                let made = "stop the daemon; `palyra init` makes the certificate anew";
+                let made =
+                    "stop the daemon; `palyra init` makes the certificate anew, and `palyra up` starts the daemon";
+                let other =
+                    format!("if the authority was replaced: {made}; if another program listens there, stop that");
                 let again = self.once_refused();
-                let failure = failure.advised("not_taken", made).advised("expired", made);
+                let failure = failure.advised("not_taken", made).advised("expired", made).advised("stranger", &other);
                 failure.advised("revoked", &again).advised("unknown_device", &again)
             }
             Way::Away(PairedDaemon { name, .. }) => {
-                let again = format!("pair it again: `palyra devices pair` there, then `palyra pair {address}` here");
+                let again = pair_again(name, address);
                 let reach = format!("check that it runs, and that this machine reaches {address}");
-                let other = format!("if the daemon was made anew, {again}");
+                let other = format!("if its authority was replaced, or the daemon was made anew: {again}");
                 let gone = format!("{again}; or forget it: `palyra pair --forget {name}`");
                 let failure =
                     failure.advised("revoked", &gone).advised("unknown_device", &gone).advised("expired", &gone);
@@ -152,6 +160,11 @@ impl Connection {
             Way::Away(PairedDaemon { name, .. }) => format!("`palyra pair --forget {name}` removes it"),
         }
     }
+}
+
+/// What to do about a daemon elsewhere that does not let this device in any more. It is kept under the same name again.
+pub(crate) fn pair_again(name: &DaemonName, address: &Address) -> String {
+    format!("pair again: `palyra devices pair` there, then `palyra pair {address} --name {name}` here")
 }
 
 /// A failure of what was asked with the agents' credential, with what helps about that.

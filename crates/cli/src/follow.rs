@@ -1,11 +1,12 @@
 //! Proposes a call and follows it to its end: what it prints as it comes, and the questions about it, wherever they are answered.
 //!
-//! Guarantees: who interrupts this hangs up, which withdraws the call; a standing approval that is used in place of a question is told.
+//! Guarantees: who interrupts this hangs up, which withdraws the call; a standing approval that is used in place of a
+//! question is told. Whoever may not see the question, such as an agent on a device of its own, waits for those who may.
 
 use std::io;
 
 use palyra_api::{ErrorDetail, Event, approval::Approval, call::Call, call::NewCall};
-use palyra_client::{Client, IdempotencyKey, Proposed, Told, Which};
+use palyra_client::{Client, ClientError, IdempotencyKey, Proposed, Told, Which};
 use palyra_types::{
     Principal,
     id::{ApprovalId, CallId},
@@ -163,8 +164,16 @@ impl<'a> Follow<'a> {
     }
 
     async fn asked(&mut self, call: CallId) -> Result<(), Failure> {
-        let Some(id) = self.person.call(call).await?.approval else { return Ok(()) };
-        let approval = self.person.approval(id).await?;
+        let (id, approval) = match self.question(call).await {
+            Ok(Some(question)) => question,
+            Ok(None) => return Ok(()),
+            // SECURITY: the daemon decides who sees a question. That it does not show it is no refusal of the call, which waits.
+            Err(ClientError::Refused { .. }) => {
+                self.asked_elsewhere();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
         let manner = Manner { at_terminal: true, ..Manner::default() };
         // A yes to the command is none to whatever it connects to later, which nobody has seen yet.
         let is_connection = approval.tool.as_str() == CONNECTION;
@@ -195,6 +204,23 @@ impl<'a> Follow<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The question about a call.
+    async fn question(&self, call: CallId) -> Result<Option<(ApprovalId, Approval)>, ClientError> {
+        match self.person.call(call).await?.approval {
+            Some(id) => Ok(Some((id, self.person.approval(id).await?))),
+            None => Ok(None),
+        }
+    }
+
+    /// Says that the call waits for somebody who is not here.
+    fn asked_elsewhere(&self) {
+        if self.answering == Answering::Yes {
+            self.terminal.talk("`--yes` does not count: this device may not answer");
+        }
+        self.terminal.talk("a person is asked, and the call waits for the answer; Ctrl-C withdraws it");
+        self.terminal.talk("on a device that may answer: `palyra approvals watch`");
     }
 
     async fn decided(&mut self, decision: Option<Decision>) -> Result<(), Failure> {

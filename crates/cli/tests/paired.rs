@@ -227,6 +227,11 @@ fn a_device_is_paired_by_pin_and_speaks_for_its_person_until_it_is_revoked() {
     assert!(unsaid.code == 2 && unsaid.err.contains("paired with 2 daemons: 127.0.0.1, home"), "{unsaid:?}");
     said(lab.device(&["whoami"]).env("PALYRA_AT", "127.0.0.1")).ok();
 
+    let nope = said(&mut lab.device(&["pair", "--forget", "nope"]));
+    assert!(
+        nope.code == 1 && nope.err.contains("it is paired with 127.0.0.1, home\nhelp:  `palyra pair --list`"),
+        "{nope:?}"
+    );
     // Half an installation is no reason to ask a daemon elsewhere.
     let forgotten = said(&mut lab.device(&["pair", "--forget", "home"])).ok();
     assert_eq!(forgotten.out, "✔ forgotten home\n");
@@ -236,7 +241,10 @@ fn a_device_is_paired_by_pin_and_speaks_for_its_person_until_it_is_revoked() {
         (1, &"127.0.0.1".into(), &lab.address.as_str().into())
     );
     let doctor = said(&mut lab.device(&["doctor"])).ok();
-    assert!(doctor.out.contains("127.0.0.1 at 127.0.0.1:") && !doctor.out.contains("palyra init"), "{doctor:?}");
+    assert!(
+        doctor.out.starts_with("✔ paired         127.0.0.1 at 127.0.0.1:") && !doctor.out.contains("palyra init"),
+        "{doctor:?}"
+    );
     said(lab.device(&["whoami"]).env("PALYRA_AT", "")).ok();
     fs::create_dir(lab.home("device/identity")).unwrap();
     let half = said(&mut lab.device(&["whoami"]));
@@ -305,6 +313,8 @@ fn a_pairing_is_ended_by_its_id_and_with_whoever_holds_it() {
     assert_eq!(over["state"], "over");
     let device = ended(device);
     assert!(device.code == 4 && device.err.contains("the person at the other screen said no"), "{device:?}");
+    let late = said(&mut lab.owner(&["devices", "confirm", pairing, "0000"]));
+    assert!(late.code == 1 && late.err.contains("help:  open another one: `palyra devices pair`"), "{late:?}");
 
     for name in ["INT", "TERM", "HUP"] {
         let mut pair = lab.owner(&["devices", "pair"]);
@@ -366,7 +376,120 @@ fn an_authority_is_replaced_at_once_by_a_device_that_does_not_cut_itself_off() {
     }
     said(&mut lab.owner(&["whoami"])).ok();
     let left = said(&mut lab.device(&["whoami"]));
-    assert!(left.code != 0 && left.err.contains("help:  "), "{left:?}");
+    let again = format!("`palyra pair {} --name 127.0.0.1`", lab.address);
+    assert!(
+        left.code != 0 && left.err.contains("if its authority was replaced") && left.err.contains(&again),
+        "{left:?}"
+    );
+    let doctor = said(&mut lab.device(&["doctor"]));
+    assert!(doctor.code == 1 && doctor.out.starts_with("✖ paired") && doctor.out.contains(&again), "{doctor:?}");
+    for args in [["devices", "list"], ["devices", "authority"]] {
+        let told = said(&mut lab.owner(&args)).ok();
+        assert!(
+            told.out.contains("cut off") && told.err.contains("`palyra devices revoke ID`, and pair it again"),
+            "{told:?}"
+        );
+    }
+
+    // Both ways to pair again replace what is of no use, and nothing that works is replaced.
+    let again = lab.pair(&[], &[]).ok();
+    assert!(again.err.contains("what was kept as 127.0.0.1 before is replaced"), "{again:?}");
+    assert_eq!(lab.kept(), ["127.0.0.1.json"]);
+    let taken = said(&mut lab.device(&["pair", &lab.address, "--name", "127.0.0.1", "--code-file", "/dev/null"]));
+    assert!(taken.code == 2 && taken.err.contains("paired with a daemon named `127.0.0.1` already"), "{taken:?}");
+    let me = said(&mut lab.device(&["--json", "whoami"])).ok().json();
+    said(&mut lab.owner(&["devices", "revoke", me["device"].as_str().unwrap()])).ok();
+    lab.pair(&[], &["--name", "127.0.0.1"]).ok();
+    assert_eq!(lab.kept(), ["127.0.0.1.json"]);
+    said(&mut lab.device(&["whoami"])).ok();
+}
+
+#[test]
+fn an_agents_device_waits_for_the_person_who_is_asked_and_is_told_the_outcome() {
+    let lab = Lab::new();
+    lab.pair(&["--for", "agent:ci"], &[]).ok();
+    for (args, answer, code) in [
+        (vec!["run", "--workspace", "shop", "--", "echo", "hello"], "approve", 0),
+        (vec!["run", "--workspace", "shop", "--yes", "--", "echo", "hello"], "deny", 125),
+        (vec!["call", "process.run", "--workspace", "shop", "--arg", r#"command:=["echo","hello"]"#], "deny", 4),
+    ] {
+        let mut asking = lab.device(&args);
+        let asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        let id = loop {
+            let waiting = said(&mut lab.owner(&["--json", "approvals", "list"])).ok().json();
+            if let Some(id) = waiting["approvals"][0]["id"].as_str() {
+                break id.to_owned();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{args:?}");
+            sleep(Duration::from_millis(50));
+        };
+        // Long enough for a command that gives up.
+        sleep(Duration::from_millis(300));
+        said(&mut lab.owner(&["approvals", answer, &id])).ok();
+        let came = ended(asking);
+        assert!(came.code == code && came.err.contains("a person is asked, and the call waits"), "{came:?}");
+        assert!(came.err.contains("`palyra approvals watch`"), "{came:?}");
+        assert_eq!(came.out.contains("hello"), answer == "approve", "{came:?}");
+        assert_eq!(came.err.contains("`--yes` does not count"), args.contains(&"--yes"), "{came:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_runs_is_told_of_at_once() {
+    let lab = Lab::new();
+    let (begun, pid) = (Instant::now(), lab.daemon.id());
+    let up = said(&mut lab.owner(&["up"]));
+    assert!(up.code == 1 && up.err.contains(&format!("runs already, as process {pid}")), "{up:?}");
+    let init = said(&mut lab.owner(&["init"])).ok();
+    assert!(init.err.contains(&format!("the daemon runs, as process {pid}")), "{init:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_doctor_asks_the_daemon_whether_it_lets_this_device_in() {
+    let mut lab = Lab::new();
+    lab.pair(&[], &["--name", "home"]).ok();
+    let file = lab.home("daemon/identity/device.json");
+    let before = fs::read(&file).unwrap();
+    for step in ["announce", "switch", "finish"] {
+        said(&mut lab.owner(&["devices", "authority", step, "--even-if-behind"])).ok();
+    }
+    // As if this machine's own command line had not followed.
+    let after = fs::read(&file).unwrap();
+    fs::write(&file, before).unwrap();
+    let doctor = said(&mut lab.owner(&["doctor"]));
+    assert!(doctor.code == 1 && doctor.out.contains("✖ device         it is cut off"), "{doctor:?}");
+    assert!(
+        doctor.out.contains("`palyra init` makes its certificate anew") && !doctor.out.contains("is taken"),
+        "{doctor:?}"
+    );
+    let cut_off = said(&mut lab.owner(&["whoami"]));
+    assert!(cut_off.err.contains("if the authority was replaced: stop the daemon; `palyra init`"), "{cut_off:?}");
+    fs::write(&file, after).unwrap();
+
+    let me = said(&mut lab.owner(&["--json", "whoami"])).ok().json();
+    said(&mut lab.owner(&["devices", "revoke", me["device"].as_str().unwrap(), "--even-the-last"])).ok();
+    let doctor = said(&mut lab.owner(&["doctor"]));
+    assert!(doctor.code == 1 && doctor.out.contains("✖ device         the device was revoked"), "{doctor:?}");
+    assert!(doctor.out.contains("identity/device.json") && !doctor.out.contains("is taken"), "{doctor:?}");
+
+    lab.daemon.kill().unwrap();
+    lab.daemon.wait().unwrap();
+    let doctor = said(&mut lab.device(&["doctor"])).ok();
+    assert!(
+        doctor.out.starts_with("! paired         home at ") && doctor.out.contains("check that it runs"),
+        "{doctor:?}"
+    );
+    let mut up = lab.owner(&["--json", "up"]);
+    lab.daemon = up.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut shown, mut piece) = (String::new(), [0; 1024]);
+    while !shown.ends_with("}\n") {
+        let count = lab.daemon.stdout.as_mut().unwrap().read(&mut piece).unwrap();
+        assert!(count > 0, "{shown}");
+        shown.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(shown.contains("\"console\": null"), "a link that cannot work: {shown}");
 }
 
 #[test]
@@ -420,6 +543,14 @@ fn a_secret_is_printed_alone_and_once_and_members_are_who_a_device_was_paired_fo
     let removed = said(&mut lab.owner(&["--json", "access", "members", "remove", "ada"])).ok().json();
     assert_eq!(removed["devices"].as_array().unwrap().len(), 1, "{removed}");
     assert_eq!(said(&mut lab.device(&["whoami"])).code, 1);
+    said(&mut lab.owner(&["access", "members", "invite", "user:bob", "--role", "operator"])).ok();
+    let members = said(&mut lab.owner(&["--json", "access", "members"])).ok().json();
+    assert_eq!(members["invitations"][0]["user"], "bob", "{members}");
+    let nobody = said(&mut lab.owner(&["access", "members", "uninvite", "eve"]));
+    assert!(nobody.code == 1 && nobody.err.starts_with("error: nobody of that name is invited"), "{nobody:?}");
+    said(&mut lab.owner(&["access", "members", "uninvite", "user:bob"])).ok();
+    let unknown = said(&mut lab.owner(&["devices", "pair", "--for", "user:eve"]));
+    assert!(unknown.code == 1 && unknown.err.contains("`palyra access members invite eve "), "{unknown:?}");
     let last = said(&mut lab.owner(&["access", "members", "remove", "owner"]));
     assert!(last.code == 1 && last.err.contains("make somebody else an owner first"), "{last:?}");
 }
@@ -500,6 +631,22 @@ fn a_person_is_shown_a_code_and_then_the_device_and_is_asked_before_it_is_let_in
     assert_eq!(screen.close(), Some(0));
     ended(device).ok();
     assert_eq!(lab.kept(), ["127.0.0.1.json"]);
+
+    // Nothing was sent yet, so no guess is lost.
+    let mut screen = Screen::open(&lab, &format!("pair {}", lab.address));
+    screen.read_until("PIN, or the text of the QR code: ");
+    screen.type_in("\u{3}");
+    screen.read_until("the code still works while its time lasts");
+    assert_eq!(screen.close(), Some(130));
+
+    // Who is about to cut off what they use is asked.
+    let me = said(&mut lab.owner(&["--json", "whoami"])).ok().json();
+    let mut screen = Screen::open(&lab, &format!("devices revoke {}", me["device"].as_str().unwrap()));
+    screen.read_until("revoke it? [y/N] ");
+    screen.type_in("\n");
+    screen.read_until("nothing was revoked");
+    assert_eq!(screen.close(), Some(4));
+    said(&mut lab.owner(&["whoami"])).ok();
 
     let mut screen = Screen::open(&lab, "devices pair --no-qr");
     let shown = screen.read_until("Ctrl-C ends it");

@@ -22,3 +22,17 @@ fn a_request_too_long_for_standard_input_is_refused_not_cut_off() {
     let _ = palyra.stdin.take().unwrap().write_all(request.as_bytes());
     assert_eq!(palyra.wait().unwrap().code(), Some(2));
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test runs the program it is about")]
+fn the_readme_names_the_line_of_the_policy_that_decides() {
+    let explained = std::process::Command::new(env!("CARGO_BIN_EXE_palyra"))
+        .args(["policy", "explain", "--principal", "agent:local", "--", "/usr/bin/git", "status"])
+        .env("PALYRA_HOME", "/nonexistent/palyra")
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    let explained = String::from_utf8(explained.stdout).unwrap();
+    let line = explained.lines().find(|line| line.contains("baseline.execute-ask")).unwrap();
+    assert!(include_str!("../../../README.md").contains(line), "README.md does not say: {line}");
+}

@@ -16,7 +16,7 @@ pub enum ClientError {
         message: String,
     },
     /// Somebody listens who cannot show the certificate that is trusted. Nothing was sent.
-    #[error("whoever listens at {address} is not the daemon of this installation: {message}")]
+    #[error("whoever listens at {address} shows a certificate that this device does not trust: {message}")]
     Stranger {
         /// Where.
         address: String,

@@ -152,16 +152,24 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Takes a step of the authority's rotation. It is on disk before it is in force.
+    /// The authority as it would be after a step of its rotation.
     ///
     /// # Errors
-    /// When it is not the time for this step, or it cannot be kept.
-    pub fn step(
-        self,
+    /// When it is not the time for this step.
+    pub fn after(
+        &self,
         step: impl FnOnce(&Authority, &dyn Clock, &dyn Entropy) -> Result<Authority, AuthorityError>,
-    ) -> Result<Arc<Certified>, CertifierError> {
+    ) -> Result<Authority, AuthorityError> {
+        let Certifier { certified, clock, entropy, .. } = self.certifier;
+        step(&certified.load().authority, clock.as_ref(), entropy.as_ref())
+    }
+
+    /// Puts an authority in the place of the one there is. It is on disk before it is in force.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    pub fn put(self, next: Authority) -> Result<Arc<Certified>, CertifierError> {
         let Certifier { files, names, certified, changes, clock, entropy, .. } = self.certifier;
-        let next = step(&certified.load().authority, clock.as_ref(), entropy.as_ref())?;
         let next = Arc::new(Certified::new(next, names, (clock, entropy))?);
         private_file::write(&files.authority, next.authority.to_document()?.as_bytes())?;
         private_file::write(&files.bundle, next.authority.bundle_pem().as_bytes())?;

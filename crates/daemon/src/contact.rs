@@ -147,17 +147,21 @@ pub(crate) fn serving(home: &StateHome) -> Option<u32> {
     Serving::now(home).map(|serving| serving.pid)
 }
 
-#[derive(Serialize, Deserialize)]
-struct Serving {
-    /// For whoever wants to stop it.
-    pid: u32,
-    control: SocketAddr,
-    local: SocketAddr,
+/// A daemon that serves, by what it tells of itself. Does not show who listens at an address: the certificate there does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Its process, for whoever wants to stop it.
+    pub pid: u32,
+    /// Where devices reach it.
+    pub control: SocketAddr,
+    /// Where agents do.
+    pub local: SocketAddr,
 }
 
 impl Serving {
-    /// What a daemon told that is still there.
-    fn now(home: &StateHome) -> Option<Self> {
+    /// The daemon of a state directory, if one is there. What a daemon left behind that is gone does not count.
+    #[must_use]
+    pub fn now(home: &StateHome) -> Option<Self> {
         let path = file(home);
         is_private(&path).ok()?;
         let told = File::open(path).ok()?;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use palyra_access::{AccessRegistry, DeviceState, OpenError as OpenRegistryError, State, StoreError};
+use palyra_access::{AccessRegistry, DeviceState, FileStore, OpenError as OpenRegistryError, State, StoreError};
 use palyra_gate::{Connector, Forbidden, Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
 use palyra_journal::{
     CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
@@ -37,7 +37,6 @@ use crate::{
     contact::{Told, serving},
     edge::{Listener, Names, RequestIds},
     figures::Figures,
-    founding::open_store,
     governing,
     hub::Hub,
     installation::{Files, Installation, InstallationError},
@@ -273,11 +272,12 @@ async fn open_registry(
     config: &Config,
     (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
 ) -> Result<AccessRegistry, StartError> {
-    let store =
-        open_store(&installation.files().registry).map_err(|error| match (error, serving(installation.home())) {
+    let store = FileStore::open(&installation.files().registry).map_err(|error| {
+        match (error, serving(installation.home())) {
             (StoreError::Held(_), Some(pid)) => StartError::Running(pid),
             (error, _) => OpenRegistryError::from(error).into(),
-        })?;
+        }
+    })?;
     let registry = AccessRegistry::open(Arc::new(store), Arc::clone(clock), Arc::clone(entropy))?;
     let registry = registry.with_principal_per_minute(config.access.principal_per_minute);
     let forget = |state: &mut State, _| Ok::<_, Infallible>(state.forget_awaiting());

@@ -33,7 +33,7 @@ pub(crate) fn found(
     listen: &ListenSection,
     (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
 ) -> Result<(), FoundingError> {
-    let store = match open_store(&files.registry) {
+    let store = match FileStore::open(&files.registry) {
         Ok(store) => Arc::new(store),
         // A daemon is at work here, and looks after all of it.
         Err(StoreError::Held(_)) => return Ok(()),
@@ -58,18 +58,6 @@ pub(crate) fn found(
     let founding = Founding { files, listen, registry, clock, entropy };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(FoundingError::Runtime)?;
     runtime.block_on(founding.finish())
-}
-
-/// Opens the registry's file. A daemon that was killed while it started a process leaves its lock with that process until it has become
-/// another program, which is a matter of moments.
-pub(crate) fn open_store(path: &Path) -> Result<FileStore, StoreError> {
-    for _ in 0..OPEN_ATTEMPTS {
-        match FileStore::open(path) {
-            Err(StoreError::Held(_)) => std::thread::sleep(OPEN_AGAIN),
-            opened => return opened,
-        }
-    }
-    FileStore::open(path)
 }
 
 struct Founding<'a> {
@@ -326,10 +314,6 @@ impl FoundingError {
         }
     }
 }
-
-const OPEN_ATTEMPTS: u32 = 25;
-
-const OPEN_AGAIN: Duration = Duration::from_millis(10);
 
 /// The name of whoever may write the state directory.
 const OWNER: &str = "owner";

@@ -505,7 +505,7 @@ mod tests {
 
     fn switch_off(files: &Files, features: &[FeatureFlag]) {
         let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(SystemEntropy));
-        let store = Arc::new(founding::open_store(&files.registry).unwrap());
+        let store = Arc::new(palyra_access::FileStore::open(&files.registry).unwrap());
         let registry = AccessRegistry::open(store, clock, entropy).unwrap();
         let owner = Actor::in_person(founding::founder().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -66,7 +66,7 @@ pub mod streams;
 pub mod world;
 
 pub use config::{Config, environment};
-pub use contact::Contact;
+pub use contact::{Contact, Serving};
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
 pub use start::{ServeError, ports_are_free, serve, serve_with};

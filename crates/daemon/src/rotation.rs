@@ -12,13 +12,7 @@ use palyra_journal::RecordKind;
 use palyra_types::{DeviceId, WorkspaceRole};
 use serde_json::json;
 
-use crate::{
-    app::App,
-    caller::Caller,
-    certifier::{Certified, CertifierError},
-    failure::Failure,
-    governing,
-};
+use crate::{app::App, caller::Caller, certifier::Certified, failure::Failure, governing};
 
 /// Takes a step of the rotation. Whoever asked may hang up meanwhile.
 ///
@@ -46,16 +40,17 @@ async fn take(app: &Arc<App>, by: &Caller, rotate: &RotateAuthority) -> Result<A
     if !left.is_empty() {
         may_cut_off(by, &left, rotate)?;
     }
-    let who = by.principal.to_string();
-    let told = json!({ "by": who, "step": rotate.step, "behind": left });
-    app.gate.record_access(RecordKind::AuthorityRotated, &told).await?;
-    let stepped = turn.step(|authority, clock, entropy| match rotate.step {
+    let next = turn.after(|authority, clock, entropy| match rotate.step {
         RotationStep::Announce => authority.announce(clock, entropy),
         RotationStep::Switch => authority.switch(),
         RotationStep::Finish => authority.finish(),
         RotationStep::Abandon => authority.abandon(),
     });
-    match stepped {
+    let next = next.map_err(|error| Failure::new("not_as_it_stands", error.to_string(), error.advice()))?;
+    let who = by.principal.to_string();
+    let told = json!({ "by": who, "step": rotate.step, "behind": left });
+    app.gate.record_access(RecordKind::AuthorityRotated, &told).await?;
+    match turn.put(next) {
         Ok(after) => {
             governing::withdraw(app, &by.principal, cut_off(app, &before, &after));
             governing::look_again(app).await;
@@ -64,7 +59,7 @@ async fn take(app: &Arc<App>, by: &Caller, rotate: &RotateAuthority) -> Result<A
         Err(error) => {
             let unkept = json!({ "by": who, "kind": RecordKind::AuthorityRotated, "why": error.to_string() });
             app.gate.record_access(RecordKind::AccessUnkept, &unkept).await?;
-            Err(refused(&error))
+            Err(Failure::new("unkept", error.to_string(), error.advice()))
         }
     }
 }
@@ -127,11 +122,4 @@ fn may_cut_off(by: &Caller, left: &[DeviceId], rotate: &RotateAuthority) -> Resu
         return Err(Failure::new("behind", message, "renew its certificate first; every `palyra` command does"));
     }
     Ok(())
-}
-
-fn refused(error: &CertifierError) -> Failure {
-    match error {
-        CertifierError::Authority(error) => Failure::new("not_as_it_stands", error.to_string(), error.advice()),
-        other => Failure::new("unkept", other.to_string(), other.advice()),
-    }
 }

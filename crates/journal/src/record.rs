@@ -73,8 +73,10 @@ words! {
         TokenRotated = "token.rotated",
         /// Tokens were revoked.
         TokenRevoked = "token.revoked",
-        /// Somebody was invited, or is not any more.
+        /// Somebody was invited.
         MemberInvited = "member.invited",
+        /// An invitation was taken back.
+        MemberUninvited = "member.uninvited",
         /// Somebody became a member.
         MemberJoined = "member.joined",
         /// A member got another role or other workspaces.
@@ -109,6 +111,7 @@ impl RecordKind {
                 | Self::TokenRotated
                 | Self::TokenRevoked
                 | Self::MemberInvited
+                | Self::MemberUninvited
                 | Self::MemberJoined
                 | Self::MemberChanged
                 | Self::MemberRemoved

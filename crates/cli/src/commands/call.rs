@@ -3,7 +3,7 @@
 use clap::Args;
 use palyra_api::call::NewCall;
 use palyra_client::{IdempotencyKey, Which};
-use palyra_types::{ToolName, WorkspaceName, id::RunId};
+use palyra_types::{ToolName, WorkspaceName, id::RunId, visible::visible};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -78,10 +78,27 @@ pub(crate) fn run(args: &CallArgs, at: &At, terminal: &Terminal) -> Outcome {
             }
         }
     });
+    let outcome = outcome.map_err(|failure| args.advised(failure));
     if args.as_agent { outcome.map_err(advised_for_agents) } else { outcome }
 }
 
 impl CallArgs {
+    /// A failure with what helps about an argument that looks like JSON and was given as text.
+    fn advised(&self, failure: Failure) -> Failure {
+        let looks_like_json = |field: &&String| {
+            let (name, value) = field.split_once('=').unwrap_or_default();
+            let read = serde_json::from_str::<Value>(value);
+            !name.ends_with(':') && read.is_ok_and(|value| !value.is_string())
+        };
+        match self.fields.iter().find(looks_like_json).and_then(|field| field.split_once('=')) {
+            Some((name, value)) => {
+                let help = format!("that was given as text; as JSON: --arg '{}:={}'", visible(name), visible(value));
+                failure.advised("bad_arguments", &help)
+            }
+            None => failure.advised("bad_arguments", "`palyra tools --json` shows the input schema of each tool"),
+        }
+    }
+
     fn arguments(&self) -> Result<Map<String, Value>, Failure> {
         let help = "for example --arg path=src, --arg depth:=2, or --args '{\"path\": \"src\"}'";
         let refused =

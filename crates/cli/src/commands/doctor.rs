@@ -7,18 +7,18 @@ use std::{
 };
 
 use palyra_api::health::{Check, CheckState};
-use palyra_client::{Client, DeviceKeys};
-use palyra_daemon::{Contact, Installation, environment, sandbox};
-use palyra_identity::{DeviceIdentity, Phase, private_file};
+use palyra_daemon::{Contact, Installation, Serving, environment, sandbox};
+use palyra_identity::{Phase, private_file};
 use palyra_types::{Clock, StateHome, Timestamp, clock::SystemClock};
 use serde::Serialize;
 
 use crate::{
     Outcome,
     at::At,
-    connection::is_bare,
+    connection::{Connection, block_on, is_bare, pair_again},
     exit::Exit,
-    paired::{DaemonName, Paired},
+    failure::Failure,
+    paired::{DaemonName, Paired, PairedDaemon},
     terminal::{BAD, GOOD, Terminal, WAIT},
 };
 
@@ -30,7 +30,7 @@ struct Report {
 
 pub(crate) fn run(at: &At, terminal: &Terminal) -> Outcome {
     at.unnamed("looking at this machine")?;
-    let checks = installation();
+    let checks = installation(terminal);
     let ok = checks.iter().all(|check| check.state != CheckState::Bad);
     if terminal.json {
         terminal.document("doctor", Report { ok, checks });
@@ -51,7 +51,7 @@ pub(crate) fn run(at: &At, terminal: &Terminal) -> Outcome {
 }
 
 /// What is installed, and whether a daemon serves it.
-fn installation() -> Vec<Check> {
+fn installation(terminal: &Terminal) -> Vec<Check> {
     let home = match StateHome::find(|name| env::var_os(name)) {
         Ok(home) => home,
         Err(error) => return vec![bad("state", error.to_string(), "set PALYRA_HOME to an absolute path")],
@@ -61,21 +61,27 @@ fn installation() -> Vec<Check> {
         Err(error) => {
             let paired = Paired::of(&home);
             if is_bare(&home) && paired.names().is_ok_and(|names| !names.is_empty()) {
-                return self::paired(&paired, SystemClock::new().now());
+                return self::paired(&paired, SystemClock::new().now(), terminal);
             }
             // The daemon may have been started before that was so.
-            let told = daemon(&home).into_iter().flatten();
+            let told = daemon(terminal).unwrap_or_default();
             return [bad("state", error.to_string(), error.advice())].into_iter().chain(told).collect();
         }
     };
     let now = SystemClock::new().now();
     let mut checks = vec![good("state", format!("{}, for you alone", home.path().display()))];
-    checks.extend([authority(&found, now), device(&found, now), registry(&found), policies(&found)]);
+    let (told, serving) = (daemon(terminal), serving(&home));
+    let device = device(&found, told.as_ref().map_err(|failure| serving.map(|_| failure)), now);
+    checks.extend([authority(&found, now), device, registry(&found), policies(&found)]);
     checks.extend(workspaces(&found));
     checks.extend(presence(&found));
-    match daemon(&home) {
-        Some(told) => checks.extend(told),
-        None => {
+    match (told, serving) {
+        (Ok(told), _) => checks.extend(told),
+        (Err(failure), Some(serving)) => {
+            checks.push(unasked(serving, &failure));
+            checks.extend(sandbox(&found));
+        }
+        (Err(_), None) => {
             checks.extend([port("local port", found.local()), port("control port", found.control())]);
             checks.extend(sandbox(&found));
         }
@@ -84,20 +90,33 @@ fn installation() -> Vec<Check> {
 }
 
 /// What this device is to daemons elsewhere, on a machine that has none of its own.
-fn paired(paired: &Paired, now: Timestamp) -> Vec<Check> {
-    let check = |name: &DaemonName| {
-        let again = |address: &str| format!("pair it again: `palyra pair {address}`; or `palyra pair --forget {name}`");
-        let (address, until) = match paired.read(name) {
-            Ok(daemon) => (daemon.identity.address.to_string(), daemon.identity.until()),
-            Err(failure) => return bad("paired", format!("{name}: {}", failure.cause), failure.help),
-        };
-        match until {
-            Ok(until) if until > now => good("paired", format!("{name} at {address}, certificate until {until}")),
-            Ok(until) => bad("paired", format!("{name} at {address}, certificate over since {until}"), again(&address)),
-            Err(error) => bad("paired", format!("{name} at {address}: {error}"), again(&address)),
-        }
+fn paired(paired: &Paired, now: Timestamp, terminal: &Terminal) -> Vec<Check> {
+    let check = |name: &DaemonName| match paired.read(name) {
+        Ok(daemon) => one_paired(daemon, now, terminal),
+        Err(failure) => bad("paired", format!("{name}: {}", failure.cause), failure.help),
     };
     paired.names().unwrap_or_default().iter().map(check).collect()
+}
+
+/// What this device is to one of them, as that daemon says.
+fn one_paired(daemon: PairedDaemon, now: Timestamp, terminal: &Terminal) -> Check {
+    let (until, place) = (daemon.identity.until(), format!("{} at {}", daemon.name, daemon.identity.address));
+    let again = pair_again(&daemon.name, &daemon.identity.address);
+    let again = format!("{again}; or forget it: `palyra pair --forget {}`", daemon.name);
+    let until = match until {
+        Ok(until) if until > now => until,
+        Ok(until) => return bad("paired", format!("{place}, certificate over since {until}"), again),
+        Err(error) => return bad("paired", format!("{place}: {error}"), again),
+    };
+    let connection = Connection::away(daemon, terminal);
+    let asked = connection.daemon().and_then(|daemon| block_on(async { Ok(daemon.identity().await?) }));
+    match asked.map_err(|failure| connection.advised(failure)) {
+        Ok(_) => good("paired", format!("{place}, which lets this device in; certificate until {until}")),
+        Err(failure) if failure.code == "unreachable" || failure.code == "slow" => {
+            doubtful("paired", &format!("{place}: {}", failure.cause), &failure.help)
+        }
+        Err(failure) => bad("paired", format!("{place}: {}", failure.cause), failure.help),
+    }
 }
 
 /// What tier C would hold, tried here and now, since there is no daemon to say so.
@@ -128,12 +147,25 @@ fn authority(found: &Installation, now: Timestamp) -> Check {
     }
 }
 
-/// Whether the daemon takes this command's own certificate.
-fn device(found: &Installation, now: Timestamp) -> Check {
+/// Whether the daemon takes this command's own certificate: it has told something, or nothing, and one that runs may have said why.
+fn device(found: &Installation, told: Result<&Vec<Check>, Option<&Failure>>, now: Timestamp) -> Check {
+    let refused = told.err().flatten().filter(|failure| NOT_LET_IN.contains(&failure.code.as_ref()));
+    if let Some(refused) = refused {
+        // Who listens is known: the daemon told where it serves.
+        return match refused.code.as_ref() {
+            "stranger" | "not_taken" => bad("device", CUT_OFF, MADE_ANEW),
+            _ => bad("device", refused.cause.clone(), refused.help.clone()),
+        };
+    }
     match found.identity().until() {
-        Ok(until) if until > now => {
-            good("device", format!("its certificate is valid until {until}, and renewed by itself"))
+        Ok(until) if until > now && told.is_ok() => {
+            good("device", format!("it is let in; its certificate is valid until {until}, and renewed by itself"))
         }
+        Ok(until) if until > now => doubtful(
+            "device",
+            &format!("its certificate is valid until {until}; no daemon says whether it is let in"),
+            "start the daemon, then `palyra doctor` again",
+        ),
         Ok(until) => bad("device", format!("its certificate is over since {until}"), "make it anew: `palyra init`"),
         Err(error) => bad("device", error.to_string(), error.advice()),
     }
@@ -185,14 +217,34 @@ fn presence(found: &Installation) -> Option<Check> {
     }
 }
 
-/// What the daemon of this installation says about itself, if it is there. Nobody else is listened to.
-fn daemon(home: &StateHome) -> Option<Vec<Check>> {
+/// What the daemon of this installation says about itself, if it is there and lets this device in. Nobody else is listened to.
+fn daemon(terminal: &Terminal) -> Result<Vec<Check>, Failure> {
+    let connection = Connection::find(&At::Unnamed, terminal)?;
+    let client = connection.daemon()?;
+    let asked = block_on(async {
+        // How ready it is, it tells to everybody.
+        client.identity().await?;
+        Ok(client.readiness().await?.checks)
+    });
+    asked.map_err(|failure| connection.advised(failure))
+}
+
+/// The daemon of this state directory that runs, if it serves where it is looked for. A variable may name another place.
+fn serving(home: &StateHome) -> Option<Serving> {
     let contact = Contact::find(home, environment()).ok()?;
-    let DeviceIdentity { address, authorities, certificate, key, .. } = contact.identity();
-    let client = Client::control(&address.to_string(), DeviceKeys { authorities, certificate, key }).ok()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let readiness = runtime.block_on(client.readiness()).ok()?;
-    Some(readiness.checks)
+    let is_there =
+        |serving: &Serving| serving.local == contact.local() && serving.control.port() == contact.control().port();
+    Serving::now(home).filter(is_there)
+}
+
+/// A daemon of this state directory that runs, and could not be asked.
+fn unasked(serving: Serving, failure: &Failure) -> Check {
+    let Serving { pid, control, local } = serving;
+    let place = format!("it runs as process {pid}, at {control} and {local}");
+    if NOT_LET_IN.contains(&failure.code.as_ref()) {
+        return doubtful("daemon", &format!("{place}, and does not tell this device how it is"), "see device, above");
+    }
+    bad("daemon", format!("{place}, and does not answer: {}", failure.cause), failure.help.clone())
 }
 
 /// Whether a port could be had.
@@ -218,6 +270,13 @@ fn doubtful(name: &str, detail: &str, fix: &str) -> Check {
 fn bad(name: &str, detail: impl Into<String>, fix: impl Into<String>) -> Check {
     Check { name: name.to_owned(), state: CheckState::Bad, detail: detail.into(), fix: Some(fix.into()) }
 }
+
+const CUT_OFF: &str = "it is cut off: the authority was replaced, and it has not followed";
+
+const MADE_ANEW: &str = "stop the daemon; `palyra init` makes its certificate anew, and `palyra up` starts the daemon";
+
+/// What is told by or about a daemon that lets this device in no more, or that this device does not trust any more.
+const NOT_LET_IN: &[&str] = &["revoked", "unknown_device", "unauthenticated", "expired", "not_taken", "stranger"];
 
 /// More than a daemon writes.
 const LARGEST_REGISTRY: u64 = 64 << 20;

@@ -8,7 +8,8 @@ use std::{
 
 use clap::Args;
 use palyra_daemon::{
-    Daemon, Installation, ServeError, World, app::App, environment, installation::Files, ports_are_free, serve_with,
+    Daemon, Installation, ServeError, Serving, StartError, World, app::App, environment, installation::Files,
+    ports_are_free, serve_with,
 };
 use palyra_identity::{DeviceIdentity, request_for};
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, clock::SystemClock, entropy::SystemEntropy};
@@ -35,6 +36,10 @@ pub(crate) struct UpArgs {
 pub(crate) fn up(args: &UpArgs, at: &At, terminal: &Terminal) -> Outcome {
     at.unnamed("starting a daemon")?;
     let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
+    // Known at once; whoever starts a daemon waits for a while for what an earlier one may hold still.
+    if let Some(Serving { pid, .. }) = Serving::now(&home) {
+        return Err(refused(&StartError::Running(pid).into()));
+    }
     // Not even a workspace is made for a daemon that cannot start.
     ports_are_free(&home).map_err(|error| refused(&error))?;
     let workspace = workspace(args)?;
@@ -53,13 +58,20 @@ pub(crate) fn init(args: &UpArgs, at: &At, terminal: &Terminal) -> Outcome {
         workspaces: Vec<&'a str>,
     }
     let home = StateHome::find(|name| env::var_os(name)).map_err(|error| refused(&error.into()))?;
-    let workspace = workspace(args)?;
-    let made = Installation::make(
-        &home,
-        workspace.as_ref(),
-        environment(),
-        (Arc::new(SystemClock::new()), Arc::new(SystemEntropy)),
-    );
+    let serving = Serving::now(&home);
+    let made = match serving {
+        // It looks after all of it, and nothing is missing.
+        Some(_) => Installation::find(&home, environment()),
+        None => {
+            let workspace = workspace(args)?;
+            Installation::make(
+                &home,
+                workspace.as_ref(),
+                environment(),
+                (Arc::new(SystemClock::new()), Arc::new(SystemEntropy)),
+            )
+        }
+    };
     let made = made.map_err(|error| refused(&error.into()))?;
     let workspaces = made.config().workspace.iter().map(|one| one.path.as_str()).collect();
     if terminal.json {
@@ -70,7 +82,12 @@ pub(crate) fn init(args: &UpArgs, at: &At, terminal: &Terminal) -> Outcome {
     for path in workspaces {
         terminal.out(format!("workspace  {path}"));
     }
-    terminal.talk("start the daemon: `palyra up`");
+    match serving {
+        Some(Serving { pid, .. }) => {
+            terminal.talk(format!("the daemon runs, as process {pid}; nothing is made while it does"));
+        }
+        None => terminal.talk("start the daemon: `palyra up`"),
+    }
     Ok(Exit::Ok)
 }
 
@@ -116,8 +133,16 @@ fn welcome(daemon: &Daemon, terminal: &Terminal) {
 
 /// A link that opens the console once, for this machine's own device.
 fn link(app: &App) -> Result<String, String> {
-    let device = DeviceIdentity::read(&Files::of(&app.home).device).map_err(|error| error.to_string())?;
+    let file = Files::of(&app.home).device;
+    let device = DeviceIdentity::read(&file).map_err(|error| error.to_string())?;
     let key = request_for(&device.key).map_err(|error| error.to_string())?.key();
+    if let Err(refusal) = app.access.by_device_key(&key) {
+        return Err(format!(
+            "no link, as this machine's own device is not let in: {refusal}; stop the daemon, remove {}, and `{} up` makes a new one",
+            file.display(),
+            own_name()
+        ));
+    }
     let link = app.console.link(key).map_err(|error| error.to_string())?;
     Ok(format!("http://{}/#code={}", app.local, *link.secret))
 }

@@ -137,7 +137,7 @@ pub(super) async fn uninvite(
         may_manage(&app, &caller, &invitation.user, Some(invitation.role))?;
     }
     let actor = caller.actor();
-    governing::take_away(&app, RecordKind::MemberInvited, &caller.doer(), move |state, _| {
+    governing::take_away(&app, RecordKind::MemberUninvited, &caller.doer(), move |state, _| {
         state.withdraw_invitation(&actor, &id)
     })
     .await?;

@@ -47,9 +47,9 @@ fn show(flags: &Flags, terminal: &Terminal) {
     }
     for flag in &flags.flags {
         let (glyph, style, word) = if flag.on { ("✔", GOOD, "on") } else { ("·", DIM, "off") };
-        let changed = if flag.on == flag.by_default { "" } else { " (changed)" };
+        let unusual = if flag.on == flag.by_default { "" } else { " (not the default)" };
         terminal.out(format!(
-            "{}  {}{changed}",
+            "{}  {}{unusual}",
             terminal.paint(style, &format!("{glyph} {word:<3}")),
             terminal.paint(BOLD, &visible(&flag.name))
         ));

@@ -3,9 +3,9 @@
 //! Guarantees: whoever takes a step does not cut themselves off by it, whatever they say about others.
 
 use clap::{Args, ValueEnum};
-use palyra_api::device::{Authority, AuthorityPhase, RotateAuthority, RotationStep};
+use palyra_api::device::{Authority, AuthorityPhase, Device, DeviceState, RotateAuthority, RotationStep};
 use palyra_client::Client;
-use palyra_types::visible::visible;
+use palyra_types::{DeviceId, visible::visible};
 
 use crate::{
     Outcome,
@@ -77,12 +77,14 @@ pub(super) async fn run(args: AuthorityArgs, daemon: &Client, terminal: &Termina
     if terminal.json {
         terminal.document("authority", &authority);
     } else {
-        show(&authority, terminal);
+        // Only for their names, and for those that are cut off; whoever may not see them sees the rest.
+        let devices = daemon.devices().await.map(|all| all.devices).unwrap_or_default();
+        show(&authority, &devices, terminal);
     }
     Ok(Exit::Ok)
 }
 
-fn show(authority: &Authority, terminal: &Terminal) {
+fn show(authority: &Authority, devices: &[Device], terminal: &Terminal) {
     let (glyph, style, phase, about) = match authority.phase {
         AuthorityPhase::Steady => ("✔", GOOD, "steady", "there is one authority"),
         AuthorityPhase::Announced => ("!", WAIT, "announced", "the next one is trusted, and certifies nothing yet"),
@@ -91,11 +93,25 @@ fn show(authority: &Authority, terminal: &Terminal) {
     terminal.out(format!("{}: {about}", terminal.paint(style, &format!("{glyph} {phase}"))));
     terminal.out(format!("  certifies  {}", terminal.paint(BOLD, &visible(&authority.fingerprint))));
     terminal.out(format!("  devices    {} let in", authority.devices));
-    let behind: Vec<String> = authority.behind.iter().map(ToString::to_string).collect();
-    if !behind.is_empty() {
-        terminal.out_rows(format!("  behind     {}", behind.join(", ")));
+    for id in &authority.behind {
+        terminal.out_rows(format!("  behind     {}", named(id, devices)));
+    }
+    let cut_off: Vec<&Device> = devices.iter().filter(|device| device.state == DeviceState::CutOff).collect();
+    for device in &cut_off {
+        terminal.out_rows(format!("  cut off    {}", named(&device.id, devices)));
+    }
+    if !cut_off.is_empty() {
+        terminal.talk("What is cut off is let in no more: `palyra devices revoke ID`, and pair it again.");
     }
     terminal.talk(next(authority));
+}
+
+/// A device as people know it.
+fn named(id: &DeviceId, devices: &[Device]) -> String {
+    match devices.iter().find(|device| device.id == *id) {
+        Some(device) => format!("{id}  {}, for {}", visible(&device.name), visible(&device.principal)),
+        None => id.to_string(),
+    }
 }
 
 /// What comes next, in a sentence.
@@ -118,7 +134,7 @@ fn next(authority: &Authority) -> String {
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::{DeviceId, Sha256Digest};
+    use palyra_types::Sha256Digest;
 
     use super::*;
 

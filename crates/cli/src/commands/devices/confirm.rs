@@ -44,7 +44,11 @@ pub(super) async fn run(args: &ConfirmArgs, daemon: &Client, terminal: &Terminal
     let pairing = daemon.pairing(&args.pairing).await?;
     let Some(device) = pairing.device.as_ref().filter(|_| pairing.state == PairingState::Proved) else {
         let cause = format!("the pairing is {}", word(pairing.state));
-        let help = "wait until `palyra devices pairing ID` tells of a device";
+        let help = match pairing.state {
+            PairingState::Waiting | PairingState::Proved => "wait until `palyra devices pairing ID` tells of a device",
+            PairingState::Confirmed | PairingState::Paired => "`palyra devices list` shows what was paired",
+            PairingState::Over => "open another one: `palyra devices pair`",
+        };
         return Err(Failure::new(Exit::Failure, "no_candidate", "there is no device to confirm", cause, help));
     };
     if !is_shown(&device.observed, &args.fingerprint) {
@@ -81,6 +85,10 @@ fn tell(pairing: &Pairing, terminal: &Terminal) {
     terminal.out_rows(format!("{state}{more}"));
     for line in pairing.device.iter().flat_map(candidate) {
         terminal.out_rows(format!("  {line}"));
+    }
+    if let (PairingState::Proved, Some(device)) = (pairing.state, &pairing.device) {
+        let (id, key) = (visible(&pairing.id), visible(&device.observed.fingerprint));
+        terminal.talk(format!("compare its key with what the device shows, then `palyra devices confirm {id} {key}`"));
     }
 }
 

@@ -29,9 +29,14 @@ pub(super) async fn run(args: &ListArgs, daemon: &Client, terminal: &Terminal) -
         return Ok(Exit::Ok);
     }
     let rows: Vec<[String; 8]> = devices.iter().map(row).collect();
-    table::print(["", "ID", "NAME", "FOR", "ROLE", "STATE", "LAST SEEN", "CERTIFICATE UNTIL"], &rows, terminal);
+    table::print(["", "ID", "NAME", "FOR", "AT MOST", "STATE", "LAST SEEN", "CERTIFICATE UNTIL"], &rows, terminal);
     if devices.iter().any(|device| device.this_one) {
         terminal.talk("* is this device");
+    }
+    if devices.iter().any(|device| device.state == DeviceState::CutOff) {
+        terminal.talk(
+            "what is cut off does not trust the authority, or is not trusted by it: `palyra devices revoke ID`, and pair it again",
+        );
     }
     match there - devices.len() {
         0 => {}

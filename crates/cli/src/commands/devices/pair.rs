@@ -49,7 +49,15 @@ pub(crate) struct PairArgs {
 pub(super) async fn run(args: &PairArgs, daemon: &Client, terminal: &Terminal) -> Outcome {
     let holder = args.holder.as_ref().map(ToString::to_string);
     let stop = Stop::new()?;
-    let open = daemon.open_pairing(&NewPairing { principal: holder, role: args.role, name: args.name.clone() }).await?;
+    let new = NewPairing { principal: holder, role: args.role, name: args.name.clone() };
+    let open = daemon.open_pairing(&new).await.map_err(|error| match new.principal.as_deref() {
+        Some(holder) => {
+            let name = visible(holder.strip_prefix("user:").unwrap_or(holder));
+            let invite = format!("invite them first: `palyra access members invite {name} --role ROLE`");
+            Failure::from(error).advised("unknown_member", &invite)
+        }
+        None => error.into(),
+    })?;
     if terminal.json {
         terminal.document("pairing.open", &open);
         return Ok(Exit::Ok);

@@ -68,7 +68,12 @@ pub(super) fn list(paired: &Paired, terminal: &Terminal) -> Outcome {
 pub(super) fn forget(name: &DaemonName, paired: &Paired, terminal: &Terminal) -> Outcome {
     // What cannot be read can be forgotten all the same.
     let device = paired.read(name).ok().map(|daemon| daemon.identity.device);
-    let file = paired.forget(name)?;
+    let file = paired.forget(name).map_err(|failure| match paired.names() {
+        Ok(names) if !names.is_empty() => {
+            failure.advised("not_paired", "`palyra pair --list` shows those that are kept")
+        }
+        _ => failure,
+    })?;
     if terminal.json {
         terminal.document("pair.forgotten", serde_json::json!({ "name": name.as_str(), "file": file }));
         return Ok(Exit::Ok);

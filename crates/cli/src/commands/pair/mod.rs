@@ -1,7 +1,7 @@
 //! `palyra pair`: this device becomes known to a daemon.
 //!
 //! Guarantees: the key is made here and never leaves; nothing is kept under a name before the daemon lets the device in, so that whatever
-//! interrupts this leaves no file, or a whole one that the daemon knows; what is kept replaces nothing but what the same daemon refuses.
+//! interrupts this leaves no file, or a whole one that the daemon knows; what is kept replaces nothing but what is of no use any more.
 //! Does not: open the pairing. That is `palyra devices pair`, on a device that is let in.
 
 mod about;
@@ -11,7 +11,7 @@ mod kept;
 mod line;
 mod refused;
 
-use std::{path::PathBuf, time::Duration};
+use std::{cell::Cell, path::PathBuf, time::Duration};
 
 use clap::Args;
 use palyra_daemon::{Contact, environment};
@@ -72,34 +72,70 @@ pub(crate) fn run(args: &PairArgs, at: &At, terminal: &Terminal) -> Outcome {
     }
     let home = home()?;
     let paired = Paired::make(&home)?;
-    if let Some(name) = args.name.as_ref().filter(|name| paired.has(name)) {
-        let cause = format!("this device is paired with a daemon named `{name}` already");
-        let help = format!("choose another name, or forget that one first: `palyra pair --forget {name}`");
-        return Err(Failure::new(Exit::Usage, "name_taken", "nothing was paired", cause, help));
-    }
     let address = args.address.as_ref();
     let given = args.code_file.as_deref().map(code::from_file).transpose()?;
     let daemon = block_on(async {
         // From here on nothing ends this without tidying up.
         let mut stop = Stop::new()?;
+        let begun = Cell::new(Begun::Nothing);
         let whole = async {
+            if let (Some(name), Some(address)) = (&args.name, address) {
+                name_is_free(name, address, &paired).await?;
+            }
             let text = match given {
                 Some(text) => text,
                 None => code::ask(address).await?,
             };
-            pair(args, Known::read(&text, address)?, &paired, terminal).await
+            let known = Known::read(&text, address)?;
+            if let (Some(name), None) = (&args.name, address) {
+                name_is_free(name, &known.address, &paired).await?;
+            }
+            begun.set(Begun::Pairing);
+            pair(args, known, &paired, terminal).await
         };
         tokio::select! {
             daemon = whole => daemon,
-            () = stop.come() => Err(interrupted()),
+            () = stop.come() => Err(interrupted(begun.get())),
         }
     })?;
     tell(&daemon, &paired, &home, terminal)
 }
 
-fn interrupted() -> Failure {
-    let cause = "it was interrupted, and this device has kept nothing";
-    Failure::new(Exit::Interrupted, "interrupted", "nothing was paired", cause, LEFT_THERE)
+/// How far it is.
+#[derive(Clone, Copy)]
+enum Begun {
+    /// Nobody was asked for anything yet.
+    Nothing,
+    /// The daemon was spoken to.
+    Pairing,
+}
+
+fn interrupted(begun: Begun) -> Failure {
+    let (cause, help) = match begun {
+        Begun::Nothing => (
+            "it was interrupted before anything was sent",
+            "the code still works while its time lasts; `palyra pair` asks for it again",
+        ),
+        Begun::Pairing => ("it was interrupted, and this device has kept nothing", LEFT_THERE),
+    };
+    Failure::new(Exit::Interrupted, "interrupted", "nothing was paired", cause, help)
+}
+
+/// Refuses a name that another daemon has, or one that lets this device in still.
+async fn name_is_free(name: &DaemonName, address: &Address, paired: &Paired) -> Result<(), Failure> {
+    if !paired.has(name) {
+        return Ok(());
+    }
+    let kept = paired.read(name);
+    if let Ok(kept) = &kept
+        && refused::may_be_replaced(kept, address).await
+    {
+        return Ok(());
+    }
+    let place = kept.map(|kept| format!(", at {}", kept.identity.address)).unwrap_or_default();
+    let cause = format!("this device is paired with a daemon named `{name}` already{place}");
+    let help = format!("choose another name, or forget that one first: `palyra pair --forget {name}`");
+    Err(Failure::new(Exit::Usage, "name_taken", "nothing was paired", cause, help))
 }
 
 /// The whole of it, to a daemon that is kept.
@@ -115,10 +151,7 @@ async fn pair(args: &PairArgs, known: Known, paired: &Paired, terminal: &Termina
     terminal.talk("compare it with what the other screen shows, and say yes there");
 
     // While somebody makes up their mind there.
-    let replaced = match &args.name {
-        None => refused::find(paired, &address, proved.authority()).await,
-        Some(_) => None,
-    };
+    let replaced = refused::find(paired, args.name.as_ref(), &address, proved.authority()).await;
     let Granted { device_id, certificate, authorities, principal, role } = grant(&proved, &mut line).await?;
     let (name, place) = match replaced {
         Some(name) => (name, Place::Taken),
@@ -136,7 +169,7 @@ async fn pair(args: &PairArgs, known: Known, paired: &Paired, terminal: &Termina
     };
     let daemon = keep(identity, place, paired, &mut line).await?;
     if place == Place::Taken {
-        terminal.talk(format!("what was kept as {name} before is replaced: the daemon did not let it in any more"));
+        terminal.talk(format!("what was kept as {name} before is replaced: it was of no use there any more"));
     }
     Ok(daemon)
 }
