@@ -226,7 +226,11 @@ impl Grant<'_> {
             state.follow(&id, bundle)?;
             Ok(activated)
         });
-        let _: DeviceActivated = granted.await.map_err(|failure| internal(&failure.detail.message))?;
+        let _: DeviceActivated = granted.await.map_err(|failure| match failure.detail.code.as_str() {
+            // The disk's trouble is nobody's no.
+            "unkept" | "internal" | "journal_unwritable" | "journal_unreadable" => internal(&failure.detail.message),
+            _ => Trouble::Refused(RefusalCode::Denied, failure.detail.message),
+        })?;
         Ok(())
     }
 
