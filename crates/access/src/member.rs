@@ -66,6 +66,15 @@ pub enum Membership {
 }
 
 impl Membership {
+    /// The workspaces it is bound to; none if it is bound to none in particular.
+    #[must_use]
+    pub fn bound(&self) -> Option<BTreeSet<WorkspaceName>> {
+        match self {
+            Self::All => None,
+            Self::Only(names) => Some(names.clone()),
+        }
+    }
+
     /// Whether a workspace is among them.
     #[must_use]
     pub fn covers(&self, workspace: &WorkspaceName) -> bool {

@@ -91,8 +91,7 @@ impl App {
     /// Whether the authority that last certified a device is still trusted.
     #[must_use]
     pub fn certifies(&self, device: &DeviceId) -> bool {
-        let snapshot = self.access.snapshot();
-        snapshot.state().device(device).is_some_and(|device| self.certifier.now().is_trusted(&device.authority))
+        self.certifier.certifies(self.access.snapshot().state(), device)
     }
 }
 

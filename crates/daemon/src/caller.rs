@@ -101,10 +101,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 impl Caller {
     /// Whoever holds a credential.
     pub(crate) fn of(holder: &Holder, shown: Shown, channel: Channel) -> Self {
-        let member_of = match &holder.membership {
-            Membership::All => None,
-            Membership::Only(names) => Some(names.clone()),
-        };
+        let member_of = holder.membership.bound();
         let (principal, scopes) = (holder.principal.clone(), holder.scopes.clone());
         Self { principal, shown, channel, member_of, scopes, until: Some(holder.expires) }
     }

@@ -7,6 +7,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
 use axum::http::HeaderValue;
+use palyra_access::State;
 use palyra_identity::{
     Authority, AuthorityError, CertificateError, DeviceCertificate, DeviceKeyRequest, Peer, ServerCertificate,
     TlsError, issue_device, issue_server, pairing_server_config,
@@ -109,6 +110,12 @@ impl Certifier {
     #[must_use]
     pub fn now(&self) -> Arc<Certified> {
         self.certified.load_full()
+    }
+
+    /// Whether the authority that last certified a device is still trusted.
+    #[must_use]
+    pub fn certifies(&self, registered: &State, device: &DeviceId) -> bool {
+        registered.device(device).is_some_and(|device| self.now().is_trusted(&device.authority))
     }
 
     /// Counts changes of what is trusted.

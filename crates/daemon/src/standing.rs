@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use palyra_access::{AccessRegistry, Credential, Membership, Snapshot};
+use palyra_access::{AccessRegistry, Credential, Snapshot};
 use palyra_gate::{Credentials, Petitioner};
-use palyra_types::{DeviceId, PrincipalKind, WorkspaceRole};
+use palyra_types::{PrincipalKind, WorkspaceRole};
 
 use crate::certifier::Certifier;
 
@@ -20,19 +20,14 @@ pub struct Standing {
     pub certifier: Arc<Certifier>,
 }
 
-impl Standing {
-    fn is_certified(&self, snapshot: &Snapshot, device: &DeviceId) -> bool {
-        let certified = self.certifier.now();
-        snapshot.state().device(device).is_some_and(|device| certified.is_trusted(&device.authority))
-    }
-}
-
 impl Credentials for Standing {
     fn as_they_stand(&self, who: &Petitioner) -> Option<Petitioner> {
         let snapshot = self.access.snapshot();
         let credential = match (&who.token, &who.device) {
             (Some(token), _) => Credential::Token(token.clone()),
-            (None, Some(device)) if self.is_certified(&snapshot, device) => Credential::Device(device.clone()),
+            (None, Some(device)) if self.certifier.certifies(snapshot.state(), device) => {
+                Credential::Device(device.clone())
+            }
             (None, Some(_)) => return None,
             (None, None) => return by_name(&snapshot, who),
         };
@@ -40,7 +35,7 @@ impl Credentials for Standing {
         let same = (holder.principal.kind(), holder.principal.id()) == (who.principal.kind(), who.principal.id());
         same.then(|| Petitioner {
             principal: holder.principal.clone(),
-            member_of: bound(&holder.membership),
+            member_of: holder.membership.bound(),
             ..who.clone()
         })
     }
@@ -55,12 +50,5 @@ fn by_name(snapshot: &Snapshot, who: &Petitioner) -> Option<Petitioner> {
     let role = state.effective_role(who.principal.id(), WorkspaceRole::Owner)?;
     let member = state.member(who.principal.id())?;
     let principal = who.principal.clone().with_roles([role]).ok()?;
-    Some(Petitioner { principal, member_of: bound(&member.workspaces), ..who.clone() })
-}
-
-fn bound(membership: &Membership) -> Option<std::collections::BTreeSet<palyra_types::WorkspaceName>> {
-    match membership {
-        Membership::All => None,
-        Membership::Only(names) => Some(names.clone()),
-    }
+    Some(Petitioner { principal, member_of: member.workspaces.bound(), ..who.clone() })
 }

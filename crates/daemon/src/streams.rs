@@ -165,11 +165,11 @@ fn may_follow(app: &App, reader: &Caller, now: &Caller, wanted: Wanted) -> bool 
         (Some(before), Some(after)) => !before.is_subset(after),
         _ => false,
     };
-    let is_less = lost_scope || now.principal != reader.principal;
-    match wanted {
-        Wanted::All => !is_less || (!lost_scope && may_read_journal(app, now).is_ok()),
-        Wanted::Run(_) | Wanted::Call(_) => !lost_scope,
-    }
+    let may_read = match wanted {
+        Wanted::All => now.principal == reader.principal || may_read_journal(app, now).is_ok(),
+        Wanted::Run(_) | Wanted::Call(_) => true,
+    };
+    !lost_scope && may_read
 }
 
 fn last(app: &App, call: Option<CallId>, data: Value) -> Bytes {

@@ -26,11 +26,10 @@ use palyra_journal::{
     CommitError, JournalStore, ReadError, RecordKind, Subject, Transaction, Trouble,
     state::{Change, Charge, KeyRow, RunRow, Waiting},
 };
-use palyra_policy::{Engine, PolicyRequest, PolicyRequestContext, Verdict};
+use palyra_policy::Engine;
 use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
-    AbsolutePath, Action, Clock, DeviceId, Entropy, IdempotencyKey, ObjectId, ObjectKind, Principal, Resource,
-    Timestamp, TokenId, WorkspaceName, WorkspaceRole,
+    AbsolutePath, Clock, DeviceId, Entropy, IdempotencyKey, Principal, Timestamp, TokenId,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use tokio::{
@@ -51,7 +50,7 @@ use crate::{
     proposal::{Origin, ToolProposal},
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
-    settings::{Ground, InForce, Settings},
+    settings::{Ground, Settings},
     tools::Registry,
     waiting::Waiters,
     workspace::WorkspaceError,
@@ -352,28 +351,6 @@ impl Gate {
         &self.inner.entropy
     }
 
-    /// Whether policy lets somebody do something that is no call. Where it would ask, it does not.
-    ///
-    /// # Errors
-    /// When it does not.
-    pub fn may(&self, by: &Petitioner, action: Action, resource: Resource) -> Result<(), Refusal> {
-        self.inner.may(by, action, resource, None)
-    }
-
-    /// The same for something that gives, changes or takes away a role: the highest of them.
-    ///
-    /// # Errors
-    /// When it does not.
-    pub fn may_about_role(
-        &self,
-        by: &Petitioner,
-        action: Action,
-        resource: Resource,
-        role: Option<WorkspaceRole>,
-    ) -> Result<(), Refusal> {
-        self.inner.may(by, action, resource, role)
-    }
-
     /// Records something about who is let in. What is about anything else is recorded by whoever conducts it.
     ///
     /// # Errors
@@ -598,54 +575,6 @@ impl Inner {
         }
     }
 
-    /// Whether policy lets somebody do something that is no call.
-    pub(crate) fn may(
-        &self,
-        by: &Petitioner,
-        action: Action,
-        resource: Resource,
-        role: Option<WorkspaceRole>,
-    ) -> Result<(), Refusal> {
-        self.may_there(by, action, resource, Where { workspace: None, role })
-    }
-
-    /// The same, about a workspace.
-    pub(crate) fn may_there(
-        &self,
-        by: &Petitioner,
-        action: Action,
-        resource: Resource,
-        Where { workspace, role }: Where,
-    ) -> Result<(), Refusal> {
-        let request = PolicyRequest { principal: by.principal.clone(), action, resource };
-        let context = PolicyRequestContext {
-            channel: by.channel.clone(),
-            device_id: by.device.clone(),
-            token_id: by.token.clone(),
-            workspace,
-            member_of: by.member_of.clone(),
-            role,
-            ..PolicyRequestContext::at(self.clock.now())
-        };
-        let InForce { settings, policies, .. } = self.in_force();
-        let decision = policies.decide(&request, &context, &settings.evaluation);
-        match decision.verdict {
-            Verdict::Allow => Ok(()),
-            Verdict::Ask | Verdict::Deny => Err(Refusal::NotPermitted(decision.reason())),
-        }
-    }
-
-    /// Whether policy lets somebody answer what is asked about this, and so stop it.
-    pub(crate) fn may_answer_about(
-        &self,
-        by: &Petitioner,
-        id: &str,
-        workspace: Option<WorkspaceName>,
-    ) -> Result<(), Refusal> {
-        let resource = Resource::Object(ObjectKind::Approval, ObjectId::parse(id).map_err(internal)?);
-        self.may_there(by, Action::ApprovalAnswer, resource, Where { workspace, role: None })
-    }
-
     /// A record that says this.
     pub(crate) fn record(
         &self,
@@ -663,14 +592,6 @@ impl Inner {
         self.commit(vec![record], Vec::new()).await?;
         Ok(())
     }
-}
-
-/// What something that is no call is about, besides its resource.
-pub(crate) struct Where {
-    /// The workspace that it concerns.
-    pub(crate) workspace: Option<WorkspaceName>,
-    /// The highest role that would be given, changed or taken away.
-    pub(crate) role: Option<WorkspaceRole>,
 }
 
 /// A call that is under way.

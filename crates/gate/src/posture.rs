@@ -12,8 +12,8 @@ use palyra_journal::{
 use palyra_types::{Action, Posture, Resource, ToolMetadata, ToolName, WorkspaceName, word::words};
 
 use crate::{
-    gate::{Gate, Where, internal},
-    petitioner::Petitioner,
+    gate::{Gate, internal},
+    petitioner::{Petitioner, Where},
     proposal::ToolProposal,
     refusal::Refusal,
 };
