@@ -235,7 +235,7 @@ fn type_of<'a>(vocabulary: &'a Vocabulary, resource: &Resource) -> Option<&'a En
 fn ancestors_of(vocabulary: &Vocabulary, resource: &Resource, config: &PolicyEvaluationConfig) -> Vec<EntityUid> {
     match resource {
         Resource::Tool(tool) => tool.groups().map(|group| uid(&vocabulary.tool_group, group)).collect(),
-        Resource::Secret(secret) => vec![uid(&vocabulary.secret_scope, secret.scope())],
+        Resource::Secret(secret) => vec![uid(&vocabulary.secret_scope, &secret.scope().to_string())],
         Resource::Path(path) => path
             .ancestors()
             .map(|directory| uid(&vocabulary.path, directory))

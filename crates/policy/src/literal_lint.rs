@@ -4,7 +4,9 @@
 //! never match one, and a forbid that never matches protects nothing. Such a policy is refused, by the parsers that read requests.
 
 use cedar_policy::{EntityUid, Policy};
-use palyra_types::{AbsolutePath, HostName, ObjectId, PrincipalId, SecretRef, SkillId, ToolName, WorkspaceName};
+use palyra_types::{
+    AbsolutePath, HostName, ObjectId, PrincipalId, SecretRef, SkillId, ToolName, VaultScope, WorkspaceName,
+};
 
 /// The first name in a policy that no request can have: the name, and why.
 pub(crate) fn impossible_name(policy: &Policy) -> Option<(String, String)> {
@@ -20,6 +22,7 @@ fn refusal(uid: &EntityUid) -> Option<String> {
         "Tool" => ToolName::parse(id).map(|name| name.to_string()).map_err(|error| error.to_string()),
         "Skill" => SkillId::parse(id).map(|name| name.to_string()).map_err(|error| error.to_string()),
         "Secret" => SecretRef::parse(id).map(|secret| secret.to_string()).map_err(|error| error.to_string()),
+        "SecretScope" => VaultScope::parse(id).map(|scope| scope.to_string()).map_err(|error| error.to_string()),
         "Workspace" => WorkspaceName::parse(id).map(|name| name.to_string()).map_err(|error| error.to_string()),
         "User" | "Agent" | "Service" => {
             PrincipalId::parse(id).map(|name| name.to_string()).map_err(|error| error.to_string())
@@ -56,6 +59,13 @@ mod tests {
             r#"Palyra::Host::"example.org:443""#,
             r#"Palyra::Tool::"process run""#,
             r#"Palyra::User::"ada lovelace""#,
+            r#"Palyra::Secret::"github""#,
+            r#"Palyra::Secret::"bogus:x/y""#,
+            r#"Palyra::Secret::"global/a b""#,
+            r#"Palyra::SecretScope::"shop""#,
+            r#"Palyra::SecretScope::"bogus:x""#,
+            r#"Palyra::SecretScope::"session:one""#,
+            r#"Palyra::SecretScope::"global/github""#,
         ] {
             assert!(refused(entity).is_some(), "{entity}");
         }
@@ -69,7 +79,12 @@ mod tests {
             r#"Palyra::Host::"example.org""#,
             r#"Palyra::Host::"2001:db8::7""#,
             r#"Palyra::ToolGroup::"fs""#,
+            r#"Palyra::SecretScope::"global""#,
             r#"Palyra::SecretScope::"workspace:shop""#,
+            r#"Palyra::SecretScope::"agent:claude""#,
+            r#"Palyra::SecretScope::"skill:acme/markdown""#,
+            r#"Palyra::SecretScope::"session:01ARZ3NDEKTSV4RRFFQ69G5FAV""#,
+            r#"Palyra::Secret::"skill:acme/markdown/token""#,
             r#"Palyra::Role::"owner""#,
         ] {
             assert_eq!(refused(entity), None, "{entity}");

@@ -58,7 +58,7 @@ fn a_default_deny_tells_the_first_condition_that_fails_with_actual_and_required(
     let rules = "@id(\"by-channel\") permit (principal, action == Palyra::Action::\"vault.use\", resource) \
                  when { context has channel && context.channel == \"cli\" && context has tier };\n\
                  @id(\"by-agent\") permit (principal == Palyra::Agent::\"other\", action == Palyra::Action::\"vault.use\", resource);\n\
-                 @id(\"by-scope\") permit (principal, action == Palyra::Action::\"vault.use\", resource in Palyra::SecretScope::\"shop\");\n\
+                 @id(\"by-scope\") permit (principal, action == Palyra::Action::\"vault.use\", resource in Palyra::SecretScope::\"workspace:shop\");\n\
                  @id(\"elsewhere\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
     let set = Snapshot::load(&[SourceFile::operator("rules.cedar", rules)]).unwrap();
     let (call, context) =
@@ -70,7 +70,7 @@ fn a_default_deny_tells_the_first_condition_that_fails_with_actual_and_required(
         [
             "by-channel: context.channel == \"cli\" / context.channel is \"mcp\"",
             "by-agent: principal == Palyra::Agent::\"other\" / principal is Palyra::Agent::\"claude\"",
-            "by-scope: resource in Palyra::SecretScope::\"shop\" / resource is Palyra::Secret::\"global/key\"",
+            "by-scope: resource in Palyra::SecretScope::\"workspace:shop\" / resource is Palyra::Secret::\"global/key\"",
         ]
     );
 }

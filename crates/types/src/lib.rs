@@ -8,6 +8,7 @@
 //! |---|---|
 //! | who asks | [`principal`] |
 //! | what they ask for | [`action`], [`resource`] |
+//! | secrets, and where they belong | [`vault`] |
 //! | names, ids and keys of requests | [`name`], [`id`], [`idempotency`] |
 //! | what a tool can do, and how freely | [`tool`] |
 //! | where it runs | [`sandbox`] |
@@ -35,6 +36,7 @@ pub mod process;
 pub mod resource;
 pub mod sandbox;
 pub mod tool;
+pub mod vault;
 pub mod visible;
 pub mod word;
 
@@ -47,11 +49,13 @@ pub use host::HostName;
 pub use idempotency::IdempotencyKey;
 pub use json::{Json, JsonError, JsonObject};
 pub use name::{
-    Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SkillId, TokenId, ToolName, WorkspaceName,
+    Channel, DeviceId, NameError, ObjectId, PolicyId, PrincipalId, SecretName, SkillId, TokenId, ToolName,
+    WorkspaceName,
 };
 pub use path::AbsolutePath;
 pub use principal::{Principal, PrincipalKind, WorkspaceRole};
 pub use process::Process;
-pub use resource::{ObjectKind, Resource, SecretRef};
+pub use resource::{ObjectKind, Resource};
 pub use sandbox::{EgressEnforcementMode, SandboxTier};
 pub use tool::{Posture, ToolCapability, ToolMetadata};
+pub use vault::{SecretRef, VaultScope};

@@ -1,8 +1,8 @@
 //! Names: short printable ASCII, compared byte for byte.
 //!
 //! Guarantees: 1 to 128 characters, starts with a letter or a digit, and holds only letters, digits and `. _ - : / + @`; the name of
-//! a principal has no `@`, because `user:ada@owner` is ada with a role. A name never needs quoting and cannot hide characters or mix
-//! alphabets.
+//! a principal has no `@`, because `user:ada@owner` is ada with a role, and the name of a secret has no `/`, because `acme/pdf/key` is
+//! `key` in what stands before it. A name never needs quoting and cannot hide characters or mix alphabets.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -133,6 +133,8 @@ names! {
     TokenId = "token id", "._-:/+@";
     /// The id of a policy, from its `@id` annotation.
     PolicyId = "policy id", "._-:/+@";
+    /// The name of a secret within its scope, such as `github` or `deploy-key`. None of the signs that scopes are written with.
+    SecretName = "secret name", "._-";
     /// The id of an object that has no richer type of its own, such as a cron job.
     ObjectId = "object id", "._-:/+@";
 }
@@ -167,6 +169,16 @@ mod tests {
     fn the_name_of_a_principal_cannot_pose_as_one_with_a_role() {
         assert!(PrincipalId::parse("ada@owner").is_err());
         assert!(ToolName::parse("ada@owner").is_ok());
+    }
+
+    #[test]
+    fn the_name_of_a_secret_holds_nothing_that_its_scope_is_written_with() {
+        for name in ["github", "GITHUB_TOKEN", "deploy-key.v2", "7"] {
+            assert_eq!(SecretName::parse(name).unwrap().as_str(), name);
+        }
+        for name in ["", "a/b", "workspace:shop", "a@b", "a+b", "-flag", ".env", "_x", "a b", &"a".repeat(129)] {
+            assert!(SecretName::parse(name).is_err(), "{name}");
+        }
     }
 
     #[test]

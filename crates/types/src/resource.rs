@@ -8,9 +8,12 @@ use crate::{
     host::{HostError, HostName},
     name::{NameError, ObjectId, SkillId, ToolName},
     path::{AbsolutePath, PathError},
+    vault::SecretRefError,
     visible::visible,
     word::words,
 };
+
+pub use crate::vault::SecretRef;
 
 words! {
     /// The kinds of object that need no richer type than an id.
@@ -39,42 +42,6 @@ words! {
         Journal = "journal",
         /// An upstream MCP server.
         McpServer = "mcp",
-    }
-}
-
-/// Where a secret lives and what it is called: `global/github`, `workspace:shop/deploy-key`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SecretRef {
-    scope: ObjectId,
-    name: ObjectId,
-}
-
-impl SecretRef {
-    /// Reads `scope/name`.
-    ///
-    /// # Errors
-    /// When there is no `/`, or either part is not a name.
-    pub fn parse(text: &str) -> Result<Self, ResourceError> {
-        let (scope, name) = text.split_once('/').ok_or_else(|| ResourceError::Secret(text.to_owned()))?;
-        Ok(Self { scope: ObjectId::parse(scope)?, name: ObjectId::parse(name)? })
-    }
-
-    /// The scope, such as `global` or `workspace:shop`.
-    #[must_use]
-    pub fn scope(&self) -> &str {
-        self.scope.as_str()
-    }
-
-    /// The name within the scope.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.name.as_str()
-    }
-}
-
-impl fmt::Display for SecretRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.scope, self.name)
     }
 }
 
@@ -181,9 +148,9 @@ pub enum ResourceError {
         ObjectKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
     )]
     UnknownKind(String),
-    /// A secret without a scope.
-    #[error("the secret `{}` has no scope; write it like `global/github`", visible(.0))]
-    Secret(String),
+    /// The id is not a secret.
+    #[error(transparent)]
+    Secret(#[from] SecretRefError),
     /// The id is not a name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -205,6 +172,7 @@ mod tests {
             "tool:process.run",
             "skill:acme/markdown",
             "secret:workspace:shop/deploy-key",
+            "secret:skill:acme/markdown/token",
             "path:/work/a b",
             "host:api.example.org",
             "cron:nightly",
@@ -220,5 +188,6 @@ mod tests {
         assert!(matches!(Resource::parse("widget:x"), Err(ResourceError::UnknownKind(_))));
         assert!(matches!(Resource::parse("path:relative"), Err(ResourceError::Path(_))));
         assert!(matches!(Resource::parse("secret:noscope"), Err(ResourceError::Secret(_))));
+        assert!(matches!(Resource::parse("secret:shop/key"), Err(ResourceError::Secret(_))));
     }
 }

@@ -251,7 +251,7 @@ fn entities(question: &Question) -> Vec<Value> {
             add(resource_name(&request.resource), json!({ "quarantined": quarantined }), Vec::new());
         }
         Resource::Secret(secret) => {
-            let scope = name("Palyra::SecretScope", secret.scope());
+            let scope = name("Palyra::SecretScope", &secret.scope().to_string());
             add(resource_name(&request.resource), json!({ "name": secret.name() }), vec![scope]);
         }
         Resource::Host(host) => {
