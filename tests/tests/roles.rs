@@ -34,6 +34,7 @@ const GOVERNING: &[(Action, &str)] = &[
     (Action::VaultList, "daemon:local"),
     (Action::VaultPut, "secret:global/github"),
     (Action::VaultDelete, "secret:global/github"),
+    (Action::VaultBind, "secret:global/github"),
     (Action::VaultAdminister, "daemon:local"),
 ];
 

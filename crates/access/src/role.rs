@@ -92,6 +92,7 @@ const ADMIN: &[Action] = &[
     Action::McpManage,
     Action::VaultPut,
     Action::VaultDelete,
+    Action::VaultBind,
     Action::VaultAdminister,
 ];
 
@@ -115,7 +116,7 @@ mod tests {
         let of = |role| permissions(role).iter().copied().collect::<BTreeSet<_>>();
         assert!(of(WorkspaceRole::Admin).is_superset(&of(WorkspaceRole::Operator)));
         assert_eq!(of(WorkspaceRole::Owner), of(WorkspaceRole::Admin));
-        assert_eq!((permissions(WorkspaceRole::Operator).len(), permissions(WorkspaceRole::Admin).len()), (9, 27));
+        assert_eq!((permissions(WorkspaceRole::Operator).len(), permissions(WorkspaceRole::Admin).len()), (9, 28));
     }
 
     #[test]

@@ -105,7 +105,9 @@ fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
         | Action::SkillGrant
         | Action::SkillRemove
         | Action::SkillQuarantine => one("skill:any"),
-        Action::VaultGet | Action::VaultUse | Action::VaultPut | Action::VaultDelete => one("secret:global/any"),
+        Action::VaultGet | Action::VaultUse | Action::VaultPut | Action::VaultDelete | Action::VaultBind => {
+            one("secret:global/any")
+        }
         Action::MemorySearch | Action::MemoryList | Action::MemoryPut | Action::MemoryDelete | Action::MemoryPurge => {
             one("memory:any")
         }

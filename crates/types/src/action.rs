@@ -46,6 +46,8 @@ words! {
         VaultPut = "vault.put",
         /// Delete a secret.
         VaultDelete = "vault.delete",
+        /// Say where a secret may go.
+        VaultBind = "vault.bind",
         /// Rotate keys, export or import the vault.
         VaultAdminister = "vault.administer",
         /// Look something up in memory.
