@@ -87,6 +87,8 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
         match touch {
             Touch::Write(path) => found.push((RiskLevel::Medium, format!("it writes {path}"))),
             Touch::Connect(host, port) => found.push((RiskLevel::High, format!("it connects to {host}:{port}"))),
+            Touch::Use(secret) => found.push((RiskLevel::High, format!("it uses the secret {secret}"))),
+            Touch::Reveal(secret) => found.push((RiskLevel::Critical, format!("it is given the secret {secret}"))),
             Touch::Read(_) => {}
         }
     }
@@ -101,3 +103,25 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
 
 /// Nobody reads more.
 const MOST_REASONS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use palyra_types::SecretRef;
+
+    use super::*;
+    use crate::tool::Report;
+
+    #[test]
+    fn using_a_secret_is_high_and_being_given_one_is_critical() {
+        let secret = SecretRef::parse("workspace:shop/github").unwrap();
+        let assess = |touches: Vec<Touch>| {
+            assess(&Intent { touches, work: Work::Report { about: Report::Status } }, &Plan::Daemon, &BTreeSet::new())
+        };
+        let used =
+            Risk { level: RiskLevel::High, reasons: vec!["it uses the secret workspace:shop/github".to_owned()] };
+        assert_eq!(assess(vec![Touch::Use(secret.clone())]), used);
+        let given = "it is given the secret workspace:shop/github".to_owned();
+        let both = Risk { level: RiskLevel::Critical, reasons: [vec![given], used.reasons].concat() };
+        assert_eq!(assess(vec![Touch::Use(secret.clone()), Touch::Reveal(secret)]), both);
+    }
+}

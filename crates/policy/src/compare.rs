@@ -181,6 +181,8 @@ pub fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
         Touch::Read(path) => format!("reading {path}"),
         Touch::Write(path) => format!("writing {path}"),
         Touch::Connect(host, port) => format!("connecting to {host}:{port}"),
+        Touch::Use(secret) => format!("using the secret {secret}"),
+        Touch::Reveal(secret) => format!("being given the secret {secret}"),
     }));
     words.extend(context.channel.as_ref().map(|channel| format!("by {channel}")));
     palyra_types::visible::visible(&words.join(" "))

@@ -1,6 +1,7 @@
 //! Requests to compare policy sets with.
 //!
-//! The built-in corpus asks, for several principals, every action on a fitting resource and tool calls in every tier and egress mode.
+//! The built-in corpus asks, for several principals, every action on a fitting resource, tool calls in every tier and egress mode, and
+//! calls that use a secret or are given one.
 //! To it come witnesses: requests made from the names and literals in the policies themselves, so that a rule about one command, one path
 //! or one host is exercised by a request that meets it, and by one that does not.
 
@@ -10,7 +11,9 @@ use cedar_policy::{
     ActionConstraint, EntityUid, PrincipalConstraint, ResourceConstraint,
     pst::{BinaryOp, Clause, Expr, Literal, PatternElem, UnaryOp, Var},
 };
-use palyra_types::{AbsolutePath, Action, EgressEnforcementMode, Resource, SandboxTier, Timestamp};
+use palyra_types::{
+    AbsolutePath, Action, EgressEnforcementMode, Resource, SandboxTier, SecretRef, Timestamp, VaultScope,
+};
 
 use crate::{
     demand::ContextKey,
@@ -50,10 +53,12 @@ pub fn builtin(workspace: &AbsolutePath) -> Vec<RequestDocument> {
                 let plain = request(principal, action, &resource);
                 match action {
                     Action::ToolExecute => corpus.extend(tool_calls(&plain)),
+                    Action::VaultGet | Action::VaultUse => corpus.extend([plain.clone(), in_place(plain)]),
                     _ => corpus.push(plain),
                 }
             }
         }
+        corpus.extend(calls_with_a_secret(principal));
     }
     corpus
 }
@@ -89,6 +94,43 @@ fn tool_calls(plain: &RequestDocument) -> Vec<RequestDocument> {
         }
     }
     calls
+}
+
+/// A fetch that uses a secret, bound and not, and a process that is given one.
+fn calls_with_a_secret(principal: &str) -> Vec<RequestDocument> {
+    let Ok(secret) = SecretRef::parse("global/any") else { return Vec::new() };
+    let strict = Some(EgressEnforcementMode::Strict);
+    let fetch = RequestDocument {
+        hosts: Some(vec!["example.org".to_owned()]),
+        uses: Some(vec![secret.clone()]),
+        egress: strict,
+        ..request(principal, Action::ToolExecute, "tool:http.fetch")
+    };
+    let run = RequestDocument {
+        run: Some(vec!["/usr/bin/cargo".to_owned(), "publish".to_owned()]),
+        reveals: Some(vec![secret.clone()]),
+        tier: Some(SandboxTier::C),
+        egress: strict,
+        ..request(principal, Action::ToolExecute, "tool:process.run")
+    };
+    vec![RequestDocument { bound: Some([secret].into()), ..fetch.clone() }, fetch, run]
+}
+
+/// The same request, made where its secret belongs, with the secret bound: anywhere else nothing can be said for it.
+fn in_place(mut document: RequestDocument) -> RequestDocument {
+    let Some(Resource::Secret(secret)) = &document.resource else { return document };
+    document.bound = Some([secret.clone()].into());
+    match secret.scope() {
+        VaultScope::Global => {}
+        VaultScope::Workspace(name) => document.workspace = Some(name.clone()),
+        VaultScope::Agent(name) if document.principal.as_deref() == Some("agent:someone") => {
+            document.principal = Some(format!("agent:{name}"));
+        }
+        VaultScope::Agent(_) => {}
+        VaultScope::Skill(id) => document.skill_id = Some(id.clone()),
+        VaultScope::Session(id) => document.session_id = Some(*id),
+    }
+    document
 }
 
 /// Fitting resources for an action.
@@ -149,6 +191,7 @@ fn witnesses_of(policy: &LoadedPolicy, set: &Snapshot, workspace: &AbsolutePath)
                         let (Clause::When(expr) | Clause::Unless(expr)) = clause;
                         meet(expr, choice, &mut meeting);
                     }
+                    let meeting = in_place(meeting);
                     if !documents.contains(&meeting) {
                         documents.push(meeting);
                     }
@@ -170,7 +213,10 @@ fn actions_of(policy: &LoadedPolicy, set: &Snapshot) -> BTreeSet<Action> {
     };
     match policy.cedar.action_constraint() {
         // A rule about everything is met by the actions that matter most.
-        ActionConstraint::Any => [Action::ToolExecute, Action::FsRead, Action::FsWrite, Action::NetConnect].into(),
+        ActionConstraint::Any => {
+            use Action::{FsRead, FsWrite, NetConnect, ToolExecute, VaultGet, VaultUse};
+            [ToolExecute, FsRead, FsWrite, NetConnect, VaultUse, VaultGet].into()
+        }
         ActionConstraint::Eq(uid) => of(&[uid]),
         ActionConstraint::In(uids) => of(&uids),
     }
@@ -302,12 +348,11 @@ fn fill(place: &Expr, word: &str, document: &mut RequestDocument) {
             _ => {}
         }
     } else if matches!(&**expr, Expr::Var(Var::Resource)) {
-        let kind = document.resource.as_ref().map(Resource::kind);
-        let resource = match (kind, attr.as_str()) {
-            (Some("path"), "path") => format!("path:{word}"),
-            (Some("path"), "name") => format!("path:/witness/{word}"),
-            (Some("host"), "name") => format!("host:{word}"),
-            (Some("secret"), "name") => format!("secret:global/{word}"),
+        let resource = match (&document.resource, attr.as_str()) {
+            (Some(Resource::Path(_)), "path") => format!("path:{word}"),
+            (Some(Resource::Path(_)), "name") => format!("path:/witness/{word}"),
+            (Some(Resource::Host(_)), "name") => format!("host:{word}"),
+            (Some(Resource::Secret(secret)), "name") => format!("secret:{}/{word}", secret.scope()),
             _ => return,
         };
         document.resource = Resource::parse(&resource).ok().or_else(|| document.resource.take());
@@ -320,6 +365,8 @@ fn fill(place: &Expr, word: &str, document: &mut RequestDocument) {
             Ok(ContextKey::Workspace) => document.workspace = word.parse().ok(),
             Ok(ContextKey::DeviceId) => document.device_id = word.parse().ok(),
             Ok(ContextKey::TokenId) => document.token_id = word.parse().ok(),
+            Ok(ContextKey::SkillId) => document.skill_id = word.parse().ok(),
+            Ok(ContextKey::SessionId) => document.session_id = word.parse().ok(),
             Ok(ContextKey::OnBehalfOf) => document.on_behalf_of = Some(format!("user:{word}")),
             Ok(ContextKey::Port) => document.port = word.parse().ok(),
             _ => {}
@@ -341,5 +388,51 @@ fn set_word(run: &mut Vec<String>, position: usize, word: String) {
     }
     if let Some(place) = run.get_mut(position) {
         *place = word;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Preset, SourceFile, Verdict, baseline::builtin_tools};
+
+    #[test]
+    fn a_rule_about_secrets_is_met_where_they_belong_and_are_bound() {
+        let workspace = AbsolutePath::parse("/workspace").unwrap();
+        let (tools, config) = (builtin_tools().unwrap(), Preset::Workspace.config().unwrap());
+        for (resource, condition) in [
+            ("resource", ""),
+            ("resource == Palyra::Secret::\"skill:acme/markdown/key\"", ""),
+            ("resource in Palyra::SecretScope::\"workspace:shop\"", "when { resource.name == \"key\" }"),
+            ("resource in Palyra::SecretScope::\"agent:claude\"", "when { context.bound && context.in_scope }"),
+            ("resource in Palyra::SecretScope::\"session:01ARZ3NDEKTSV4RRFFQ69G5FAV\"", ""),
+        ] {
+            for action in [Action::VaultUse, Action::VaultGet] {
+                let effect = if action == Action::VaultUse { "permit" } else { "forbid" };
+                let rule = format!(
+                    "@id(\"own\") {effect} (principal, action == Palyra::Action::\"{action}\", {resource}) {condition};"
+                );
+                let set =
+                    Snapshot::load(&[Preset::Workspace.source(), SourceFile::operator("own", rule.as_str())]).unwrap();
+                let met = witnesses(&set, &workspace).iter().any(|document| {
+                    let (call, context) = document.read(Timestamp::from_unix_millis(0), &tools).unwrap();
+                    let decision = set.decide_call(&call, &context, &config);
+                    let by_it =
+                        decision.deciding().flat_map(|part| part.decision.policies()).any(|by| by.id.as_str() == "own");
+                    by_it && decision.verdict == if effect == "permit" { Verdict::Allow } else { Verdict::Deny }
+                });
+                assert!(met, "{rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_built_in_requests_use_and_reveal_a_secret_in_every_way_that_counts() {
+        let corpus = builtin(&AbsolutePath::parse("/workspace").unwrap());
+        let with = |wanted: &dyn Fn(&RequestDocument) -> bool| corpus.iter().filter(|one| wanted(one)).count();
+        assert_eq!(with(&|one| one.uses.is_some() && one.bound.is_some()), PRINCIPALS.len());
+        assert_eq!(with(&|one| one.uses.is_some() && one.bound.is_none()), PRINCIPALS.len());
+        assert_eq!(with(&|one| one.reveals.is_some()), PRINCIPALS.len());
+        assert_eq!(with(&|one| one.action == Some(Action::VaultUse)), 2 * PRINCIPALS.len());
     }
 }

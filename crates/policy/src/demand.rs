@@ -35,6 +35,8 @@ words! {
         PrincipalAuthorized = "principal_authorized",
         ChannelAuthorized = "channel_authorized",
         Member = "member",
+        Bound = "bound",
+        InScope = "in_scope",
         RunsPalyra = "runs_palyra",
         TouchesState = "touches_state",
     }

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use palyra_types::{
     AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
-    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolMetadata, ToolName, WorkspaceName, WorkspaceRole,
+    SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolMetadata, ToolName, WorkspaceName,
+    WorkspaceRole,
     host::HostError,
     id::{RunId, SessionId},
     path::PathError,
@@ -48,6 +49,15 @@ pub struct RequestDocument {
     /// Hosts that the call connects to: `example.org` or `example.org:8443`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
+    /// Secrets that the call uses without seeing them, such as `global/github`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<Vec<SecretRef>>,
+    /// Secrets that the call is given the value of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reveals: Option<Vec<SecretRef>>,
+    /// Secrets that a binding lets the call's tool send somewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<BTreeSet<SecretRef>>,
     /// The configured workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceName>,
@@ -124,6 +134,9 @@ impl RequestDocument {
                 reads,
                 writes,
                 hosts,
+                uses,
+                reveals,
+                bound,
                 workspace,
                 posture,
                 tier,
@@ -153,12 +166,15 @@ impl RequestDocument {
             None => principal.to_string(),
         };
         let (mut reads, mut writes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut uses, mut reveals) = (Vec::new(), Vec::new());
         for touch in &call.touches {
             match touch {
                 Touch::Read(path) => reads.push(path.clone()),
                 Touch::Write(path) => writes.push(path.clone()),
                 Touch::Connect(host, port) if host.as_str().contains(':') => hosts.push(format!("[{host}]:{port}")),
                 Touch::Connect(host, port) => hosts.push(format!("{host}:{port}")),
+                Touch::Use(secret) => uses.push(secret.clone()),
+                Touch::Reveal(secret) => reveals.push(secret.clone()),
             }
         }
         let command = |process: &Process| {
@@ -174,6 +190,9 @@ impl RequestDocument {
             reads: (!reads.is_empty()).then_some(reads),
             writes: (!writes.is_empty()).then_some(writes),
             hosts: (!hosts.is_empty()).then_some(hosts),
+            uses: (!uses.is_empty()).then_some(uses),
+            reveals: (!reveals.is_empty()).then_some(reveals),
+            bound: (!context.bound_secrets.is_empty()).then(|| context.bound_secrets.clone()),
             workspace: context.workspace.clone(),
             posture: Some(context.posture),
             tier: context.tier,
@@ -241,6 +260,7 @@ impl RequestDocument {
             member_of: self.member_of.clone(),
             role: self.role,
             port: self.port,
+            bound_secrets: self.bound.clone().unwrap_or_default(),
             posture: self.posture.unwrap_or(default_posture),
             tier: self.tier,
             egress: self.egress,
@@ -266,7 +286,9 @@ impl RequestDocument {
         let reads = self.reads.iter().flatten().map(|path| Ok(Touch::Read(path.clone())));
         let writes = self.writes.iter().flatten().map(|path| Ok(Touch::Write(path.clone())));
         let hosts = self.hosts.iter().flatten().map(|host| connect(host));
-        reads.chain(writes).chain(hosts).collect()
+        let uses = self.uses.iter().flatten().map(|secret| Ok(Touch::Use(secret.clone())));
+        let reveals = self.reveals.iter().flatten().map(|secret| Ok(Touch::Reveal(secret.clone())));
+        reads.chain(writes).chain(hosts).chain(uses).chain(reveals).collect()
     }
 }
 
@@ -354,6 +376,49 @@ mod tests {
         assert_eq!(port("2001:db8::7"), "2001:db8::7 443");
         assert_eq!(port("[2001:db8::7]:8443"), "2001:db8::7 8443");
         assert!(connect("example.org:http").is_err());
+    }
+
+    #[test]
+    fn a_call_with_secrets_reads_back_as_it_was_recorded() {
+        let (call, context) = read(
+            "principal = 'agent:claude'\nresource = 'tool:http.fetch'\nhosts = ['example.org']\n\
+             uses = ['workspace:shop/key', 'global/github']\nreveals = ['agent:claude/npm']\nbound = ['global/github']",
+        )
+        .unwrap();
+        let secret = |text: &str| SecretRef::parse(text).unwrap();
+        assert_eq!(
+            call.touches.get(1..),
+            Some(
+                &[
+                    Touch::Use(secret("workspace:shop/key")),
+                    Touch::Use(secret("global/github")),
+                    Touch::Reveal(secret("agent:claude/npm")),
+                ][..]
+            )
+        );
+        assert_eq!(context.bound_secrets, BTreeSet::from([secret("global/github")]));
+        let written = serde_json::to_string(&RequestDocument::record(&call, &context)).unwrap();
+        let again: RequestDocument = serde_json::from_str(&written).unwrap();
+        assert_eq!(again.read(Timestamp::from_unix_millis(7), &builtin_tools().unwrap()), Ok((call, context)));
+    }
+
+    #[test]
+    fn a_request_that_was_recorded_before_there_were_secrets_uses_none() {
+        let recorded = r#"{"principal":"agent:claude","action":"tool.execute","resource":"tool:http.fetch",
+            "hosts":["example.org:443"],"posture":"ask_each_time","egress":"strict","capabilities":["network"],
+            "tool_name":"http.fetch","run_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","now":"2026-03-02T09:30:00Z"}"#;
+        let document: RequestDocument = serde_json::from_str(recorded).unwrap();
+        let (call, context) = document.read(Timestamp::from_unix_millis(0), &builtin_tools().unwrap()).unwrap();
+        assert_eq!(call.touches, [Touch::Connect(HostName::parse("example.org").unwrap(), 443)]);
+        assert_eq!(context.bound_secrets, BTreeSet::new());
+    }
+
+    #[test]
+    fn a_secret_without_a_scope_is_no_part_of_a_request() {
+        for field in ["uses", "reveals", "bound"] {
+            let document: Result<RequestDocument, _> = toml::from_str(&format!("{field} = ['github']"));
+            assert!(document.unwrap_err().to_string().contains("has no scope"), "{field}");
+        }
     }
 
     #[test]

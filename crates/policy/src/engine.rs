@@ -279,6 +279,8 @@ pub(crate) fn part_of<'c>(
         Touch::Read(path) => (Action::FsRead, Resource::Path(path.clone()), None),
         Touch::Write(path) => (Action::FsWrite, Resource::Path(path.clone()), None),
         Touch::Connect(host, port) => (Action::NetConnect, Resource::Host(host.clone()), Some(*port)),
+        Touch::Use(secret) => (Action::VaultUse, Resource::Secret(secret.clone()), None),
+        Touch::Reveal(secret) => (Action::VaultGet, Resource::Secret(secret.clone()), None),
     };
     let request = PolicyRequest { principal: call.principal.clone(), action, resource };
     let context = if context.port == port {

@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 
-use palyra_types::{AbsolutePath, Action, Process, Resource, process};
+use palyra_types::{AbsolutePath, Action, PrincipalKind, Process, Resource, VaultScope, process};
 
 use crate::request::{Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, PrincipalName};
 
@@ -64,6 +64,25 @@ impl Facts<'_> {
         match (&self.context.member_of, &self.context.workspace) {
             (Some(bound), Some(workspace)) => bound.contains(workspace),
             (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Whether the request is about a secret that a binding lets the call's tool send somewhere.
+    pub(crate) fn bound(&self) -> bool {
+        matches!(&self.request.resource, Resource::Secret(secret) if self.context.bound_secrets.contains(secret))
+    }
+
+    /// Whether the secret that the request is about belongs where the request is made. What is about no secret is out of no scope.
+    pub(crate) fn in_scope(&self) -> bool {
+        let Resource::Secret(secret) = &self.request.resource else { return true };
+        let (principal, context) = (&self.request.principal, self.context);
+        match secret.scope() {
+            VaultScope::Global => true,
+            VaultScope::Workspace(name) => context.workspace.as_ref() == Some(name),
+            // A user or a service of the same name is somebody else, and so is whoever acts for the agent.
+            VaultScope::Agent(name) => principal.kind() == PrincipalKind::Agent && principal.id() == name,
+            VaultScope::Skill(id) => context.skill_id.as_ref() == Some(id),
+            VaultScope::Session(id) => context.session_id == Some(*id),
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use palyra_types::{
     AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
-    SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName, WorkspaceRole,
+    SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName, WorkspaceRole,
     id::{RunId, SessionId},
 };
 use serde::{
@@ -63,6 +63,8 @@ pub struct PolicyRequestContext {
     pub role: Option<WorkspaceRole>,
     /// The port of a `net.connect`.
     pub port: Option<u16>,
+    /// The secrets that a binding lets the call's tool send somewhere.
+    pub bound_secrets: BTreeSet<SecretRef>,
     /// How freely the tool may be used.
     pub posture: Posture,
     /// The tier of the plan.
@@ -91,6 +93,7 @@ impl PolicyRequestContext {
             member_of: None,
             role: None,
             port: None,
+            bound_secrets: BTreeSet::new(),
             posture: Posture::AskEachTime,
             tier: None,
             egress: None,
@@ -107,6 +110,10 @@ pub enum Touch {
     Write(AbsolutePath),
     /// Connects to a host.
     Connect(HostName, u16),
+    /// Uses a secret without seeing it: the value is put in on the way to where the secret is bound.
+    Use(SecretRef),
+    /// Is given the value of a secret.
+    Reveal(SecretRef),
 }
 
 /// A whole call: its own request and everything it touches.

@@ -61,18 +61,94 @@ fn a_default_deny_tells_the_first_condition_that_fails_with_actual_and_required(
                  @id(\"by-scope\") permit (principal, action == Palyra::Action::\"vault.use\", resource in Palyra::SecretScope::\"workspace:shop\");\n\
                  @id(\"elsewhere\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
     let set = Snapshot::load(&[SourceFile::operator("rules.cedar", rules)]).unwrap();
-    let (call, context) =
-        read("principal = 'agent:claude'\naction = 'vault.use'\nresource = 'secret:global/key'\nchannel = 'mcp'");
+    let (call, context) = read(
+        "principal = 'agent:claude'\naction = 'vault.use'\nresource = 'secret:global/key'\nchannel = 'mcp'\nbound = ['global/key']",
+    );
     let explanation = set.explain(&call.request, &context, &config());
     assert_eq!(explanation.decision.cause, Cause::NotPermitted);
     assert_eq!(
         misses(&explanation),
         [
             "by-channel: context.channel == \"cli\" / context.channel is \"mcp\"",
+            "baseline.use-secret-always-allow: context.allowlisted / context.allowlisted is false",
+            "baseline.use-secret-ask: context.allowlisted / context.allowlisted is false",
             "by-agent: principal == Palyra::Agent::\"other\" / principal is Palyra::Agent::\"claude\"",
             "by-scope: resource in Palyra::SecretScope::\"workspace:shop\" / resource is Palyra::Secret::\"global/key\"",
         ]
     );
+}
+
+#[test]
+fn a_rule_that_a_secret_just_misses_tells_what_to_do_about_the_secret() {
+    let rules = "@id(\"bound\") permit (principal, action == Palyra::Action::\"vault.put\", resource) when { context.bound };\n\
+                 @id(\"here\") permit (principal, action == Palyra::Action::\"vault.put\", resource) when { context.in_scope };";
+    let request =
+        "principal = 'service:ci'\naction = 'vault.put'\nresource = 'secret:workspace:web/key'\nworkspace = 'shop'";
+    let explanation = explain(rules, request);
+    assert_eq!(explanation.decision.cause, Cause::NotPermitted);
+    let hints: Vec<_> = explanation
+        .near_misses
+        .iter()
+        .map(|miss| (miss.policy.id.as_str(), miss.actual.as_str(), miss.hint.as_deref().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        hints[..2],
+        [
+            ("bound", "context.bound is false", "let the tool send the secret to a host with `palyra vault bind`"),
+            (
+                "here",
+                "context.in_scope is false",
+                "name a secret that is global or belongs to the call's workspace, agent, skill or session"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_secret_that_cannot_be_used_says_why_and_who_can_change_that() {
+    let told = |secret: &str, more: &str| {
+        let (call, context) = read(&format!(
+            "principal = 'agent:claude'\nresource = 'tool:http.fetch'\nworkspace = 'shop'\nuses = ['{secret}']\n{more}"
+        ));
+        let parts = cautious_with("").explain_call(&call, &context, &config());
+        assert_eq!(parts.len(), 2);
+        (parts[1].reason.clone(), parts[1].change.clone(), parts[1].suggestion.clone())
+    };
+    assert_eq!(
+        told("global/github", ""),
+        (
+            "no binding lets this tool send the secret anywhere [baseline.secret-unbound]".to_owned(),
+            vec!["an owner or admin binds the secret to a host with `palyra vault bind`".to_owned()],
+            None
+        )
+    );
+    assert_eq!(
+        told("workspace:web/key", "bound = ['workspace:web/key']"),
+        (
+            "the secret belongs to another workspace, agent, skill or session [baseline.secret-out-of-scope]"
+                .to_owned(),
+            vec!["an owner or admin stores the secret in a scope that the call is in".to_owned()],
+            None
+        )
+    );
+}
+
+#[test]
+fn a_rule_suggested_for_one_secret_permits_no_other() {
+    let workspace = Snapshot::load(&[Preset::Workspace.source()]).unwrap();
+    let request = "principal = 'agent:claude'\naction = 'vault.use'\nresource = 'secret:global/github'\n\
+                   tool_name = 'http.fetch'\nworkspace = 'shop'\nbound = ['global/github', 'global/npm']";
+    let (call, context) = read(request);
+    let rule = workspace.explain(&call.request, &context, &config()).suggestion.expect("an ask has a rule");
+    let set = Snapshot::load(&[Preset::Workspace.source(), SourceFile::operator("rules.cedar", rule)]).unwrap();
+    let verdict = |request: &str| {
+        let (call, context) = read(request);
+        set.decide(&call.request, &context, &config()).verdict
+    };
+    assert_eq!(verdict(request), Verdict::Allow);
+    assert_eq!(verdict(&request.replace("secret:global/github", "secret:global/npm")), Verdict::Ask);
+    assert_eq!(verdict(&request.replace("tool_name = 'http.fetch'", "tool_name = 'process.run'")), Verdict::Ask);
+    assert_eq!(verdict(&request.replace("bound = ['global/github', ", "bound = [")), Verdict::Deny);
 }
 
 #[test]

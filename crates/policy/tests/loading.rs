@@ -9,7 +9,7 @@ use std::{
 };
 
 use palyra_policy::{Engine, LoadError, PolicyRequest, PolicyRequestContext, Preset, Snapshot, SourceFile, Verdict};
-use palyra_types::{Action, Principal, Resource, Timestamp};
+use palyra_types::{Action, Principal, Resource, SecretRef, Timestamp};
 
 const GOOD: &str = "@id(\"good\") permit (principal, action == Palyra::Action::\"fs.read\", resource);";
 
@@ -160,7 +160,10 @@ fn decisions_made_during_reloads_are_each_by_one_whole_set() {
         action: Action::VaultUse,
         resource: Resource::parse("secret:global/key").unwrap(),
     };
-    let context = PolicyRequestContext::at(Timestamp::from_unix_millis(0));
+    let context = PolicyRequestContext {
+        bound_secrets: [SecretRef::parse("global/key").unwrap()].into(),
+        ..PolicyRequestContext::at(Timestamp::from_unix_millis(0))
+    };
     let config = Preset::Cautious.config().unwrap();
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {

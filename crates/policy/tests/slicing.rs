@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use palyra_policy::{CallRequest, Touch};
 use palyra_types::{Action, Principal, Resource};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use support::{Oracle, Outcome, cases, engine, policies, questions, questions::Question};
@@ -28,6 +29,45 @@ proptest! {
             prop_assert_eq!(Outcome::of(&decision), oracle.outcome(&question), "{:#?}", question);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(cases(32))]
+
+    #[test]
+    fn a_call_is_decided_as_the_strictest_of_what_it_does_and_touches(
+        set in policies::sets(40),
+        asked in prop::collection::vec((questions::question(), questions::touches()), 8),
+    ) {
+        let engine = engine(&set).unwrap();
+        let oracle = Oracle::new(&set);
+        for (question, touches) in asked {
+            let call = CallRequest { request: question.request.clone(), touches };
+            let decision = engine.decide_call(&call, &question.context, &question.config);
+            let told: Vec<_> = decision.parts.iter().map(|part| Outcome::of(&part.decision)).collect();
+            let parts = std::iter::once(question.clone()).chain(call.touches.iter().map(|touch| touched(&question, touch)));
+            let expected: Vec<_> = parts.map(|part| oracle.outcome(&part)).collect();
+            prop_assert_eq!(told, expected, "{:#?} of {:#?}", call, question.context);
+            let strictest = decision.parts.iter().map(|part| part.decision.verdict).max();
+            prop_assert_eq!(Some(decision.verdict), strictest);
+        }
+    }
+}
+
+/// The question that a touch is on its own.
+fn touched(question: &Question, touch: &Touch) -> Question {
+    let (action, resource, port) = match touch {
+        Touch::Read(path) => (Action::FsRead, format!("path:{path}"), None),
+        Touch::Write(path) => (Action::FsWrite, format!("path:{path}"), None),
+        Touch::Connect(host, port) => (Action::NetConnect, format!("host:{host}"), Some(*port)),
+        Touch::Use(secret) => (Action::VaultUse, format!("secret:{secret}"), None),
+        Touch::Reveal(secret) => (Action::VaultGet, format!("secret:{secret}"), None),
+    };
+    let mut part = question.clone();
+    part.request.action = action;
+    part.request.resource = Resource::parse(&resource).unwrap();
+    part.context.port = port;
+    part
 }
 
 proptest! {
@@ -85,6 +125,7 @@ const CHANGES: &[fn(&mut Question, &Question)] = &[
     |one, other| one.context.member_of.clone_from(&other.context.member_of),
     |one, other| one.context.role = other.context.role,
     |one, other| one.context.port = other.context.port,
+    |one, other| one.context.bound_secrets.clone_from(&other.context.bound_secrets),
     |one, other| one.context.posture = other.context.posture,
     |one, other| one.context.tier = other.context.tier,
     |one, other| one.context.egress = other.context.egress,

@@ -303,6 +303,7 @@ fn context(question: &Question, approved: bool) -> Option<Value> {
         member_of: _,
         role,
         port,
+        bound_secrets: _,
         posture,
         tier,
         egress,
@@ -359,7 +360,7 @@ fn process_record(process: &Process) -> Value {
 }
 
 /// What the configuration says, from the descriptions of the facts.
-fn facts(question: &Question) -> [(&'static str, bool); 8] {
+fn facts(question: &Question) -> [(&'static str, bool); 10] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
     let tool_is_listed = |tool| listed(&config.allowlisted_tools, tool);
@@ -371,6 +372,11 @@ fn facts(question: &Question) -> [(&'static str, bool); 8] {
                 || context.member_of.is_none()
                 || context.member_of.iter().flatten().any(|one| Some(one) == context.workspace.as_ref()),
         ),
+        (
+            "bound",
+            context.bound_secrets.iter().any(|secret| request.resource.to_string() == format!("secret:{secret}")),
+        ),
+        ("in_scope", in_scope(question)),
         (
             "sensitive_action",
             destroys_or_reveals.contains(&request.action.as_str())
@@ -402,6 +408,22 @@ fn facts(question: &Question) -> [(&'static str, bool); 8] {
         ("runs_palyra", context.process.as_ref().is_some_and(|process| runs_palyra(process, config))),
         ("touches_state", touches_state(question)),
     ]
+}
+
+/// What is about no secret; a global secret; or one whose scope is spelt like something that the request has.
+fn in_scope(question: &Question) -> bool {
+    let Question { request, context, .. } = question;
+    let written = request.resource.to_string();
+    let Some(secret) = written.strip_prefix("secret:") else { return true };
+    let (scope, _) = secret.rsplit_once('/').unwrap();
+    let has = [
+        Some("global".to_owned()),
+        context.workspace.as_ref().map(|name| format!("workspace:{name}")),
+        context.skill_id.as_ref().map(|id| format!("skill:{id}")),
+        context.session_id.as_ref().map(|id| format!("session:{id}")),
+        Some(request.principal.to_string()).filter(|principal| principal.starts_with("agent:")),
+    ];
+    has.into_iter().flatten().any(|one| one == scope)
 }
 
 fn listed<T: PartialEq>(list: &Allowlist<T>, item: &T) -> bool {

@@ -100,11 +100,14 @@ fn tool_group() -> impl Strategy<Value = String> + Clone {
 }
 
 fn secret_scope() -> impl Strategy<Value = String> + Clone {
-    uids("SecretScope", &["global", "workspace:shop"])
+    const SCOPES: [&str; 5] =
+        ["global", "workspace:shop", "agent:claude", "skill:acme/lint", "session:00000000000000000000000001"];
+    uids("SecretScope", &SCOPES)
 }
 
 fn any_action() -> impl Strategy<Value = String> + Clone {
-    const OFTEN: [&str; 6] = ["tool.execute", "fs.read", "fs.write", "net.connect", "skill.execute", "vault.use"];
+    const OFTEN: [&str; 7] =
+        ["tool.execute", "fs.read", "fs.write", "net.connect", "skill.execute", "vault.use", "vault.get"];
     prop_oneof![
         2 => uids("Action", &OFTEN),
         1 => select(Action::ALL).prop_map(|action| uid("Action", action.as_str())),
@@ -311,6 +314,8 @@ fn about_circumstances() -> impl Strategy<Value = String> {
         "allow_sensitive_tools",
         "sensitive_action",
         "member",
+        "bound",
+        "in_scope",
         "runs_palyra",
         "touches_state",
     ]);

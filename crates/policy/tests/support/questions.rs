@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use palyra_policy::{Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, request::PrincipalName};
+use palyra_policy::{
+    Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch, request::PrincipalName,
+};
 use palyra_types::{
-    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, Posture, Principal, PrincipalId, PrincipalKind,
-    Process, Resource, SandboxTier, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
-    WorkspaceRole,
+    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, PrincipalId,
+    PrincipalKind, Process, Resource, SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolName,
+    WorkspaceName, WorkspaceRole,
     id::{RunId, SessionId},
 };
 use proptest::{
@@ -30,7 +32,14 @@ pub const AGENTS: [&str; 3] = ["claude", "codex", "ada"];
 pub const SERVICES: [&str; 2] = ["scheduler", "ada"];
 pub const TOOLS: [&str; 6] = ["fs.read", "fs.write", "process.run", "web.search.deep", "web.fetch", "status"];
 pub const SKILLS: [&str; 3] = ["acme/markdown", "acme/lint", "zed/pdf"];
-pub const SECRETS: [&str; 3] = ["global/github", "global/npm", "workspace:shop/github"];
+pub const SECRETS: [&str; 6] = [
+    "global/github",
+    "global/npm",
+    "workspace:shop/github",
+    "agent:claude/github",
+    "skill:acme/lint/token",
+    "session:00000000000000000000000001/cookie",
+];
 pub const PATHS: [&str; 13] = [
     "/",
     "/work",
@@ -167,7 +176,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
         now(),
         of(select(vec!["phone", "laptop"]).prop_map(|name| DeviceId::parse(name).unwrap())),
         of(select(&CHANNELS[..]).prop_map(|name| Channel::parse(name).unwrap())),
-        of(any::<u8>().prop_map(|n| SessionId::from_parts(Timestamp::from_unix_millis(0), n.into()))),
+        of((0..4_u8).prop_map(|n| SessionId::from_parts(Timestamp::from_unix_millis(0), n.into()))),
         of(any::<u8>().prop_map(|n| RunId::from_parts(Timestamp::from_unix_millis(0), n.into()))),
         of(select(vec!["ci", "web"]).prop_map(|name| TokenId::parse(name).unwrap())),
         of(user()),
@@ -180,6 +189,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
         of(processes()),
         (of(memberships()), of(select(WorkspaceRole::ALL))),
         of(select(vec![0_u16, 1, 22, 443, 8080, 65535])),
+        bound_secrets(),
     );
     let plan = (
         prop_oneof![4 => Just(Posture::AlwaysAllow), 4 => Just(Posture::AskEachTime), 1 => Just(Posture::Disabled)],
@@ -188,7 +198,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
     );
     (origin, purpose, plan).prop_map(|(origin, purpose, plan)| {
         let (now, device_id, channel, session_id, run_id, token_id, on_behalf_of) = origin;
-        let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port) = purpose;
+        let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port, bound_secrets) = purpose;
         let (posture, tier, egress) = plan;
         PolicyRequestContext {
             now,
@@ -206,11 +216,32 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
             member_of,
             role,
             port,
+            bound_secrets,
             posture,
             tier,
             egress,
         }
     })
+}
+
+fn bound_secrets() -> impl Strategy<Value = BTreeSet<SecretRef>> {
+    subsequence(&SECRETS[..], 0..=SECRETS.len())
+        .prop_map(|some| some.iter().map(|secret| SecretRef::parse(secret).unwrap()).collect())
+}
+
+/// What a call touches, from the same pools.
+pub fn touches() -> impl Strategy<Value = Vec<Touch>> {
+    let secret = || select(&SECRETS[..]).prop_map(|secret| SecretRef::parse(secret).unwrap());
+    let path = || select(&PATHS[..]).prop_map(|path| AbsolutePath::parse(path).unwrap());
+    let host = select(&HOSTS[..]).prop_map(|host| HostName::parse(host).unwrap());
+    let touch = prop_oneof![
+        1 => path().prop_map(Touch::Read),
+        1 => path().prop_map(Touch::Write),
+        1 => (host, select(vec![22_u16, 443])).prop_map(|(host, port)| Touch::Connect(host, port)),
+        3 => secret().prop_map(Touch::Use),
+        3 => secret().prop_map(Touch::Reveal),
+    ];
+    prop::collection::vec(touch, 0..6)
 }
 
 fn memberships() -> impl Strategy<Value = BTreeSet<WorkspaceName>> {
