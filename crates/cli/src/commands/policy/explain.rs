@@ -13,7 +13,7 @@ use palyra_policy::{
     problem::MAX_FILE_SIZE,
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, Timestamp,
+    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, SecretRef, Timestamp,
     ToolCapability, clock::SystemClock,
 };
 use serde::Serialize;
@@ -68,6 +68,15 @@ pub(crate) struct ExplainArgs {
     /// A host the call connects to. Can be given again.
     #[arg(long = "host", value_name = "HOST[:PORT]")]
     hosts: Vec<String>,
+    /// A secret the call uses without seeing it, such as github or workspace:shop/github. Can be given again.
+    #[arg(long = "use", value_name = "SECRET", value_parser = SecretRef::parse_or_global)]
+    uses: Vec<SecretRef>,
+    /// A secret the call is given the value of. Can be given again.
+    #[arg(long = "reveal", value_name = "SECRET", value_parser = SecretRef::parse_or_global)]
+    reveals: Vec<SecretRef>,
+    /// The secrets are bound: the tool may send them somewhere.
+    #[arg(long)]
+    bound: bool,
     /// The port of a net.connect.
     #[arg(long)]
     port: Option<u16>,
@@ -148,6 +157,9 @@ impl ExplainArgs {
             reads: some(&self.reads)?,
             writes: some(&self.writes)?,
             hosts: (!self.hosts.is_empty()).then(|| self.hosts.clone()),
+            uses: (!self.uses.is_empty()).then(|| self.uses.clone()),
+            reveals: (!self.reveals.is_empty()).then(|| self.reveals.clone()),
+            bound: self.bound.then(|| self.secrets().cloned().collect()),
             port: self.port,
             ..RequestDocument::default()
         };
@@ -163,6 +175,15 @@ impl ExplainArgs {
             egress: Some(EgressEnforcementMode::Strict),
             ..RequestDocument::default()
         }))
+    }
+
+    /// Every secret that the call is about.
+    fn secrets(&self) -> impl Iterator<Item = &SecretRef> {
+        let resource = self.resource.iter().filter_map(|resource| match resource {
+            Resource::Secret(secret) => Some(secret),
+            _ => None,
+        });
+        resource.chain(&self.uses).chain(&self.reveals)
     }
 }
 
