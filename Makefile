@@ -9,7 +9,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run demo test fmt lint unit doc policy-test bench deny dist clean
+.PHONY: help setup run demo test fmt lint unit doc policy-test bench deny dist clean elsewhere
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,13 +26,17 @@ demo: ## Watch a scripted agent meet the daemon that `make run` started, from a 
 	@test -x $(TARGET_DIR)/release/palyra || { printf 'error: palyra is not built yet\nhelp: make run\n' >&2; exit 1; }
 	@$(TARGET_DIR)/release/palyra demo
 
-test: fmt lint unit doc policy-test ## Run every check, one after the other
+test: fmt lint elsewhere unit doc policy-test ## Run every check, one after the other
 
 fmt: setup ## Check the formatting
 	cargo fmt --all --check
 
 lint: setup ## Run clippy over everything, benchmarks included; a warning is an error
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Keyrings of other systems: their types are checked, and nothing is run.
+elsewhere: setup ## Check the vault for macOS and Windows
+	cargo check --locked -p palyra-vault --target aarch64-apple-darwin --target x86_64-pc-windows-gnu
 
 unit: setup ## Run the unit, property, whole-system and architecture tests
 	cargo nextest run --workspace --locked --no-fail-fast

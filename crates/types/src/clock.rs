@@ -127,11 +127,30 @@ impl Clock for SystemClock {
     }
 
     fn boot(&self) -> BootTime {
-        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = u64::try_from(since.tv_sec).unwrap_or_default();
-        let millis = u64::try_from(since.tv_nsec / 1_000_000).unwrap_or_default();
-        BootTime { boot: self.boot, millis: seconds.saturating_mul(1000).saturating_add(millis) }
+        BootTime { boot: self.boot, millis: since_start() }
     }
+}
+
+/// Milliseconds since the machine started, sleep included.
+#[cfg(unix)]
+fn since_start() -> u64 {
+    // Elsewhere the monotonic clock is the one that goes on while the machine sleeps.
+    #[cfg(target_os = "linux")]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let since = rustix::time::clock_gettime(CLOCK);
+    let seconds = u64::try_from(since.tv_sec).unwrap_or_default();
+    let millis = u64::try_from(since.tv_nsec / 1_000_000).unwrap_or_default();
+    seconds.saturating_mul(1000).saturating_add(millis)
+}
+
+/// Milliseconds since this was asked first. Each program counts as a start of its own there.
+#[cfg(not(unix))]
+fn since_start() -> u64 {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let since = FIRST.get_or_init(std::time::Instant::now).elapsed();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A clock that moves when it is told to, for tests. Its wall clock can be set either way; its boot clock only runs on.
