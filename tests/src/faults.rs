@@ -10,7 +10,7 @@ use std::{
 use palyra_journal::{
     Announced, Bundle, Committed, ConsistencyProof, Erased, Event, ExportError, Extent, InclusionProof, JournalKey,
     JournalStore, Maintained, ProofError, ReadError, Selection, SqliteJournal, StoredRecord, Transaction, Trouble,
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow, VaultRow},
     store::{ApprovalQuery, CommitError, Heading, Later},
 };
 use palyra_types::{
@@ -218,6 +218,10 @@ impl JournalStore for FaultyStore {
 
     fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
         self.read("postures_all", JournalStore::postures_all)
+    }
+
+    fn vault(&self) -> Later<'_, Result<Option<VaultRow>, ReadError>> {
+        self.read("vault", JournalStore::vault)
     }
 
     fn pending_count(&self) -> Later<'_, Result<u64, ReadError>> {

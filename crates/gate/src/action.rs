@@ -4,7 +4,8 @@
 //! way with the same tool definition. Approver, executor and receipt all speak of it.
 
 use palyra_types::{
-    JsonError, JsonObject, Principal, Sha256Digest, ToolName, WorkspaceName, id::SessionId, json::canonical_of,
+    JsonError, JsonObject, Principal, SecretRef, Sha256Digest, ToolName, WorkspaceName, id::SessionId,
+    json::canonical_of,
 };
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ impl CallAction {
             Before { args: &proposal.args, definition, on_behalf_of: proposal.on_behalf_of.as_ref().map(name) };
         let after = After {
             principal: name(&proposal.principal),
-            secrets: [],
+            secrets: work.secrets().iter().map(|one| &one.secret).collect(),
             session: proposal.session,
             tool: &proposal.tool,
             v: 1,
@@ -59,8 +60,8 @@ struct Before<'a> {
 #[derive(Serialize)]
 struct After<'a> {
     principal: String,
-    /// The names of the secrets it is given; none can be yet.
-    secrets: [&'a str; 0],
+    /// The names of the secrets that it uses. How, and where they may go, is in the work.
+    secrets: Vec<&'a SecretRef>,
     session: SessionId,
     tool: &'a ToolName,
     v: u8,

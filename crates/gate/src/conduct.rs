@@ -17,7 +17,7 @@ use palyra_journal::{
 };
 use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
 use palyra_types::{
-    AbsolutePath, Action, Principal, Resource, Sha256Digest, Timestamp, ToolName,
+    AbsolutePath, Action, Principal, Resource, SecretRef, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,7 @@ use crate::{
     question::Ear,
     reading::{Surroundings, Understood},
     refusal::Refusal,
+    secret::SecretUse,
     settings::{InForce, Settings},
     tool::{self, Intent, Look, ToolDefinition},
     workspace::Workspace,
@@ -403,6 +404,10 @@ impl Inner {
 
     /// The standing approval that covers a call, if there is one.
     async fn standing(&self, judged: &Judged, runnable: &Runnable) -> Result<Option<CachedApproval>, Refusal> {
+        // Handing a value over is asked about each time.
+        if judged.intent.work.secrets().iter().any(SecretUse::is_revealed) {
+            return Ok(None);
+        }
         let proposal = &judged.proposal;
         let principal = proposal.principal.to_string();
         let mut grants = self.store.grants_for(proposal.session, principal, proposal.tool.clone()).await?;
@@ -546,9 +551,11 @@ impl Inner {
         };
         let (registry, proposal) = (Arc::clone(&self.registry), judged.proposal.clone());
         let (workspace, settings) = (judged.workspace.clone(), Arc::clone(&judged.settings));
+        let inner = Arc::clone(self);
         let reread = move || {
-            let place =
-                tool::Place { workspace: workspace.as_deref(), programs: &settings.programs, look: Look::Whole };
+            let bindings = |secret: &SecretRef, tool: &ToolName| inner.bindings_for(secret, tool);
+            let (workspace, programs) = (workspace.as_deref(), &settings.programs);
+            let place = tool::Place { workspace, programs, look: Look::Whole, bindings: &bindings };
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
         Executor {

@@ -177,6 +177,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         Work::Process(work) => Some(work.process()),
         Work::Files(_) | Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => None,
     };
+    let bound = intent.work.secrets().iter().filter(|one| !one.bindings.is_empty());
     PolicyRequestContext {
         device_id: proposal.device.clone(),
         channel: proposal.channel.clone(),
@@ -187,6 +188,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         tool_name: Some(proposal.tool.clone()),
         workspace: proposal.workspace.clone(),
         member_of: proposal.member_of.clone(),
+        bound_secrets: bound.map(|one| one.secret.clone()).collect(),
         process,
         ..PolicyRequestContext::at(now)
     }

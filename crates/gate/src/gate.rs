@@ -50,6 +50,7 @@ use crate::{
     proposal::{Origin, ToolProposal},
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
+    safekeeping::Safekeeping,
     settings::{Ground, Settings},
     tools::Registry,
     waiting::Waiters,
@@ -83,6 +84,7 @@ pub(crate) struct Inner {
     pub(crate) policies: watch::Sender<u64>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) memory: Memory,
+    pub(crate) vault: Safekeeping,
     /// The standing approvals that were ended while this daemon runs.
     pub(crate) ended: Mutex<BTreeSet<ApprovalId>>,
     calls: Mutex<HashMap<CallId, UnderWay>>,
@@ -155,6 +157,7 @@ impl Gate {
             policies: watch::channel(0).0,
             admission,
             memory: Memory::default(),
+            vault: Safekeeping::default(),
             ended: Mutex::default(),
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -587,7 +590,7 @@ impl Inner {
     }
 
     /// Records something that belongs to no call and changes nothing.
-    async fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) -> Result<(), Refusal> {
+    pub(crate) async fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) -> Result<(), Refusal> {
         let record = self.record(kind, Subject::default(), body)?;
         self.commit(vec![record], Vec::new()).await?;
         Ok(())

@@ -21,6 +21,7 @@
 //! | step three: execute | [`execute`], `fetch`, [`output`] |
 //! | what the tiers hold on this machine | [`containment`] |
 //! | step four: attest | [`attest`] |
+//! | the vault, and secrets that calls use | [`safekeeping`], [`secret`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
@@ -52,6 +53,8 @@ mod reading;
 pub mod recover;
 pub mod refusal;
 pub mod risk;
+pub mod safekeeping;
+pub mod secret;
 mod settings;
 pub mod tool;
 pub mod tools;

@@ -261,7 +261,13 @@ fn fitness(work: &ProcessWork, candidate: &Candidate, machine: &Machine<'_>) -> 
     if candidate.tier == SandboxTier::B && candidate.egress == EgressEnforcementMode::Strict {
         return Err(UnfitReason::CannotEnforceEgress);
     }
-    Ok(())
+    // Elsewhere nobody could put a secret in the place of its placeholder, or keep one that is handed over from other programs.
+    let is_strict = candidate.tier == SandboxTier::C && candidate.egress == EgressEnforcementMode::Strict;
+    match work.secrets.iter().any(|one| !one.is_revealed()) {
+        true if !is_strict => Err(UnfitReason::SecretsUnseenNeedStrict),
+        false if !work.secrets.is_empty() && candidate.tier != SandboxTier::C => Err(UnfitReason::SecretsNeedEnclosure),
+        _ => Ok(()),
+    }
 }
 
 fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, machine: &Machine<'_>) -> ProcessPlan {
@@ -355,6 +361,9 @@ impl Unfit {
         match &self.reason {
             UnfitReason::WeakerThanAsked => "ask for a weaker tier",
             UnfitReason::NotHere(_) => "let `palyra doctor` say why the tier is missing",
+            UnfitReason::SecretsUnseenNeedStrict | UnfitReason::SecretsNeedEnclosure => {
+                "let tier c run with strict egress: `plans` under [sandbox] in config.toml, and `palyra doctor` if it is missing"
+            }
             UnfitReason::CannotEnforceEgress => "give tier b the egress mode `preflight` or `none` under [sandbox]",
             UnfitReason::Refused(SandboxProcessRunError {
                 kind: SandboxProcessRunErrorKind::InterpreterDenied,
@@ -386,6 +395,12 @@ pub enum UnfitReason {
     /// Tier B with strict egress is a contradiction.
     #[error("cannot enforce strict egress")]
     CannotEnforceEgress,
+    /// A placeholder would reach the host as it is.
+    #[error("secrets are used unseen with strict egress only")]
+    SecretsUnseenNeedStrict,
+    /// Other programs could read what is handed over.
+    #[error("secrets are handed over in an enclosure only")]
+    SecretsNeedEnclosure,
     /// The sandbox refuses the plan.
     #[error(transparent)]
     Refused(SandboxProcessRunError),

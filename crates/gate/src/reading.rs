@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use palyra_types::{SecretRef, ToolName};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
@@ -75,7 +76,8 @@ impl Inner {
         look: Look,
     ) -> Result<Understood, CallError> {
         let Surroundings { workspace, settings } = surroundings;
-        let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look };
+        let bindings = |secret: &SecretRef, tool: &ToolName| self.bindings_for(secret, tool);
+        let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look, bindings: &bindings };
         let intent = self.registry.intend(&proposal.tool, &proposal.args, &place)?;
         let machine = Machine {
             config: &settings.config.sandbox,

@@ -13,17 +13,22 @@ use palyra_sandbox::{
     is_changeable,
 };
 use palyra_types::{
-    AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, Sha256Digest, ToolCapability,
+    AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, SecretRef, Sha256Digest, ToolCapability,
     ToolMetadata, ToolName,
     host::HostError,
     json::{self, Limits},
     path::PathError,
+    vault::SecretRefError,
     visible::visible,
 };
+use palyra_vault::Binding;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::workspace::{Workspace, WorkspaceError};
+use crate::{
+    secret::SecretUse,
+    workspace::{Workspace, WorkspaceError},
+};
 
 /// What is told about a tool, and checked before each call.
 #[derive(Debug, Clone)]
@@ -115,7 +120,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// Where a call is to happen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Place<'a> {
     /// The workspace of the call, if it has one.
     pub workspace: Option<&'a Workspace>,
@@ -123,6 +128,8 @@ pub struct Place<'a> {
     pub programs: &'a SearchPath,
     /// How closely it is looked at.
     pub look: Look,
+    /// Where a tool may send a secret, as of now.
+    pub bindings: &'a dyn Fn(&SecretRef, &ToolName) -> Vec<Binding>,
 }
 
 /// How closely the world is looked at to find out what a call would do.
@@ -209,6 +216,18 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// The secrets that it uses.
+    #[must_use]
+    pub fn secrets(&self) -> &[SecretUse] {
+        match self {
+            Self::Process(work) => &work.secrets,
+            Self::Fetch(work) => &work.secrets,
+            Self::Files(_) | Self::Connect(_) | Self::Report { .. } => &[],
+        }
+    }
+}
+
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessWork {
@@ -239,6 +258,9 @@ pub struct ProcessWork {
     pub program_sha256: Option<Sha256Digest>,
     /// The files of the workspace that an interpreter or launcher is told to use, and the interpreters of a script that could change.
     pub scripts: Vec<Script>,
+    /// The secrets that it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
     /// The program, as it was found.
     #[serde(skip)]
     pub(crate) opened: Opened,
@@ -294,6 +316,9 @@ pub struct FetchWork {
     pub timeout_seconds: u32,
     /// Whether it goes on where it is redirected to.
     pub follow_redirects: bool,
+    /// The secrets that it uses, each where its name stands between two braces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
 }
 
 /// A host and a port.
@@ -447,6 +472,12 @@ pub enum IntendError {
     /// A variable that changes what runs.
     #[error(transparent)]
     Variable(#[from] ForbiddenVariable),
+    /// A variable that is given twice.
+    #[error("the variable `{}` is given twice", visible(.0))]
+    VariableTwice(String),
+    /// A secret that is none.
+    #[error(transparent)]
+    Secret(#[from] SecretRefError),
     /// A host that is none.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -500,6 +531,8 @@ impl IntendError {
             Self::ProgramTooLarge { .. } => "install it where only root can write",
             Self::TooMuch { .. } => "hand large data over in a file of the workspace or as `stdin`",
             Self::Variable(_) => "leave the variable out; say in the command what is to be run",
+            Self::VariableTwice(_) => "give each variable once: in `env`, `secrets`, `secret_values` or `secret_files`",
+            Self::Secret(error) => error.advice(),
             Self::Host(error) => error.advice(),
             Self::HostWithoutPort(_) => "write it like example.org:443 or [2001:db8::7]:443",
             Self::Url(error) => error.advice(),

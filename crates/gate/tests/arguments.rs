@@ -17,7 +17,8 @@ fn intend(bytes: &[u8]) -> Result<Work, String> {
     let workspace = Workspace::open(WorkspaceName::parse("main").unwrap(), &root, &state).unwrap();
     let args = JsonObject::parse(bytes, Limits::default()).map_err(|error| error.to_string())?;
     let programs = SearchPath::new(Vec::new());
-    let place = Place { workspace: Some(&workspace), programs: &programs, look: Look::Whole };
+    let place =
+        Place { workspace: Some(&workspace), programs: &programs, look: Look::Whole, bindings: &|_, _| Vec::new() };
     let tool = ToolName::parse("fs.read").unwrap();
     let intent = Registry::builtin().unwrap().intend(&tool, &args, &place).map_err(|error| error.to_string())?;
     assert_eq!(intent.touches, [Touch::Read(root.join("a.txt").unwrap())]);

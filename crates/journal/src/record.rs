@@ -93,6 +93,16 @@ words! {
         AccessRefused = "access.refused",
         /// What was about to be granted was not, because it could not be kept.
         AccessUnkept = "access.unkept",
+        /// The vault holds something else, or is sealed under another key.
+        VaultChanged = "vault.changed",
+        /// The vault was opened, or was not and why.
+        VaultOpened = "vault.opened",
+        /// A backup of the vault was made.
+        VaultExported = "vault.exported",
+        /// A secret went to a host in the place of its placeholder, or was given to a tool.
+        VaultUsed = "vault.used",
+        /// A placeholder stood where its secret may not go, so the request was refused.
+        VaultMisused = "vault.misused",
     }
 }
 

@@ -214,6 +214,15 @@ pub struct PostureRow {
     pub posture: Posture,
 }
 
+/// How far the vault is, as the journal knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultRow {
+    /// Counts what was done to it.
+    pub generation: u64,
+    /// The digest of all that it holds.
+    pub digest: Sha256Digest,
+}
+
 /// A change of state. It happens together with the other changes and records of its transaction, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -282,6 +291,13 @@ pub enum Change {
         /// Whether it is taken away.
         remove: bool,
     },
+    /// The vault goes on. Expects it where it was.
+    SetVault {
+        /// Where it must be; nothing if there was none.
+        from: Option<VaultRow>,
+        /// Where it is from now on.
+        to: VaultRow,
+    },
 }
 
 /// How many questions may be pending.
@@ -316,6 +332,9 @@ pub enum Conflict {
     /// The standing approval was ended.
     #[error("the standing approval was ended")]
     GrantEnded,
+    /// The vault is elsewhere.
+    #[error("the vault is at another generation by now")]
+    Vault,
     /// Too many questions are pending.
     #[error("{pending} approvals are pending, and the limit is {limit}")]
     TooManyPending {

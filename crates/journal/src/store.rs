@@ -27,7 +27,10 @@ use crate::{
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::{NewRecord, RecordKind, StoredRecord, Subject},
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, KeyRow, PostureRow, RunRow},
+    state::{
+        ApprovalRow, ApprovalState, CallRow, CallState, Change, Conflict, GrantRow, KeyRow, PostureRow, RunRow,
+        VaultRow,
+    },
     trouble::Trouble,
 };
 
@@ -146,6 +149,9 @@ pub trait JournalStore: Send + Sync {
 
     /// Every posture that is set, by tool.
     fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>>;
+
+    /// How far the vault is, if there is one.
+    fn vault(&self) -> Later<'_, Result<Option<VaultRow>, ReadError>>;
 }
 
 /// What happens together: records of what happened, and the changes they tell of.

@@ -16,7 +16,7 @@ use palyra_journal::{
     CommitError, JournalStore, SqliteJournal, Transaction, Trouble, Trust,
     state::{
         ApprovalRow, ApprovalState, CallKey, CallRow, CallState, Change, Charge, Conflict, KEY_LIFE, KeyRow, RunRow,
-        TakenKey, Waiting,
+        TakenKey, VaultRow, Waiting,
     },
     verify,
 };
@@ -314,4 +314,32 @@ fn a_journal_from_before_there_were_keys_gets_them() {
     let journal = lab.open();
     wait(journal.commit(keyed(&lab, 1, "agent:a", "k"))).unwrap();
     assert!(holder(&lab, &journal, "agent:a", "k").is_some());
+}
+
+#[test]
+fn the_vault_goes_on_from_where_it_was_and_from_nowhere_else() {
+    let lab = Lab::new();
+    let journal = lab.open();
+    assert_eq!(wait(journal.vault()).unwrap(), None);
+    let at = |generation| VaultRow { generation, digest: Sha256Digest::of(&[u8::try_from(generation).unwrap()]) };
+    let go = |from, to| {
+        wait(journal.commit(Transaction { records: Vec::new(), changes: vec![Change::SetVault { from, to }] }))
+    };
+    assert_eq!(go(Some(at(1)), at(2)).unwrap_err(), Conflict::Vault.into());
+    go(None, at(1)).unwrap();
+    go(Some(at(1)), at(2)).unwrap();
+    assert_eq!(go(None, at(3)).unwrap_err(), Conflict::Vault.into());
+    let other = VaultRow { digest: Sha256Digest::of(b"other"), ..at(2) };
+    assert_eq!(go(Some(other), at(3)).unwrap_err(), Conflict::Vault.into());
+    assert_eq!(wait(journal.vault()).unwrap(), Some(at(2)));
+    drop(journal);
+    assert_eq!(wait(lab.open().vault()).unwrap(), Some(at(2)));
+}
+
+#[test]
+fn a_journal_from_before_there_was_a_vault_knows_of_none() {
+    let lab = Lab::new();
+    drop(lab.open());
+    lab.harm("DROP TABLE vault; PRAGMA user_version = 2");
+    assert_eq!(wait(lab.open().vault()).unwrap(), None);
 }

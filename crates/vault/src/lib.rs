@@ -38,7 +38,7 @@ pub use binding::{Binding, BindingError, BindingTerms, PathPrefix, Position};
 pub use contents::{SecretDescription, VersionInfo};
 pub use error::{LONGEST_NOTE, OpenError, VaultError};
 pub use log::Head;
-pub use open::{Belief, Opened};
+pub use open::{Belief, Opened, recorded_backend};
 pub use placeholder::Placeholder;
 pub use redact::{RedactingStream, Redactor, SHORTEST};
 pub use stage::{Added, NewSecret, Staged, VaultChange};

@@ -23,7 +23,7 @@ use palyra_types::entropy::{Entropy, NoEntropy};
 use zeroize::Zeroizing;
 
 use crate::{
-    backend::BlobName,
+    backend::{BackendKind, BlobName},
     contents::{Contents, Description},
     error::OpenError,
     files::{self, OwnError},
@@ -107,6 +107,19 @@ impl Vault {
             _ => {}
         }
         Ok(Opened { vault: Arc::new(Self::new(ground, contents)), is_news: chosen.is_news })
+    }
+}
+
+/// Who holds the key of the vault in a directory, if there is a vault, as its file says. Nothing of that is checked before it is opened.
+///
+/// # Errors
+/// When there is a file that cannot be read, or that is none of a vault.
+pub fn recorded_backend(directory: &Path) -> Result<Option<BackendKind>, OpenError> {
+    let paths = Paths::of(directory);
+    let Some((_, bytes)) = read(&paths.current)? else { return Ok(None) };
+    match log::read_header(&bytes) {
+        Some(read) => Ok(Some(read.header.backend)),
+        None => Err(OpenError::Damaged { path: paths.current, at: 0 }),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Changes of a vault, in two steps: staged, so that they are on the disk, and confirmed, once the journal knows of them.
 //!
-//! Guarantees: what is staged survives a power cut, and nobody sees it before it is confirmed; one that is dropped leaves everything as it
+//! Guarantees: what is staged survives a power cut, and nobody sees it before it is confirmed; one that is undone leaves everything as it
 //! was. What is added goes to the end of the file. What is taken away is gone from the file, since for that the file is written anew; so it
 //! is for a new key. Readers go on with the old file meanwhile. Refuses: a second change while one is under way, and to go on with a file
 //! that somebody else changed.
 //!
 //! Whoever does not know whether the journal has heard of a change keeps it staged until that is known: whether it is confirmed or
-//! dropped, the file and the journal must say the same.
+//! undone, the file and the journal must say the same. So dropping one does neither.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -71,8 +71,9 @@ pub enum VaultChange {
     RotateKey,
 }
 
-/// A change that is on the disk and not in force.
-#[must_use = "a change that is not confirmed is undone"]
+/// A change that is on the disk and not in force, until it is confirmed or undone. If it is neither, nothing else can be changed, and the next
+/// one who opens the vault asks the journal which of the two it was.
+#[must_use = "a change has to be confirmed or undone"]
 pub struct Staged {
     vault: Arc<Vault>,
     before: Head,
@@ -315,24 +316,23 @@ impl Staged {
         self.vault.is_changing.store(false, Ordering::Release);
         added
     }
-}
 
-impl Drop for Staged {
-    fn drop(&mut self) {
-        let Some(work) = self.work.take() else { return };
-        match work {
-            Work::Append { .. } => {
+    /// The journal does not know of it, and never will: everything is as it was.
+    pub fn undo(mut self) {
+        let ground = &self.vault.ground;
+        match self.work.take() {
+            Some(Work::Append { .. }) => {
                 let contents = self.vault.read();
                 // What cannot be cut off now is cut off before the next change.
                 let _ = contents.file.set_len(contents.length).and_then(|()| contents.file.sync_all());
             }
-            Work::Replace { new_key, .. } => {
-                let ground = &self.vault.ground;
+            Some(Work::Replace { new_key, .. }) => {
                 let _ = fs::remove_file(Paths::of(&ground.directory).next);
                 if let Some(name) = new_key {
                     let _ = ground.backend.delete(&name);
                 }
             }
+            None => {}
         }
         self.vault.is_changing.store(false, Ordering::Release);
     }

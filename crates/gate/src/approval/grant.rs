@@ -22,6 +22,7 @@ use crate::{
     plan::{Bounds, Plan},
     proposal::ToolProposal,
     refusal::Refusal,
+    secret::SecretUse,
     tool::{HostPort, ProcessWork, Work},
 };
 
@@ -131,7 +132,7 @@ pub(crate) enum Cover {
         program_sha256: Option<Sha256Digest>,
         cwd: AbsolutePath,
         fixed: usize,
-        /// The digest of the first arguments and the variables, which may hold tokens.
+        /// The digest of the first arguments, the variables, which may hold tokens, and the secrets with where they may go.
         words: Sha256Digest,
     },
 }
@@ -194,6 +195,9 @@ impl GrantDocument {
 impl Cover {
     /// What a pattern covers for this work.
     pub(crate) fn of(pattern: Pattern, work: &Work, intent: Sha256Digest) -> Result<Self, PatternError> {
+        if work.secrets().iter().any(SecretUse::is_revealed) {
+            return Err(PatternError::Revealed);
+        }
         let Pattern::Trailing { fixed } = pattern else { return Ok(Self::Exact { intent }) };
         let Work::Process(work) = work else { return Err(PatternError::NoProcess) };
         if runs_what_it_is_handed(work) {
@@ -249,7 +253,11 @@ impl Cover {
 
 /// The digest of the words that a wildcard fixes, if there are so many.
 fn words(work: &ProcessWork, fixed: usize) -> Option<Sha256Digest> {
-    digest_of(&(&work.argv0, work.args.get(..fixed)?, &work.env)).ok()
+    let args = work.args.get(..fixed)?;
+    match work.secrets.as_slice() {
+        [] => digest_of(&(&work.argv0, args, &work.env)).ok(),
+        secrets => digest_of(&(&work.argv0, args, &work.env, secrets)).ok(),
+    }
 }
 
 /// Whether both are nobody, or the same. Roles come and go, and do not count.
@@ -268,6 +276,9 @@ fn runs_what_it_is_handed(work: &ProcessWork) -> bool {
 /// Why a pattern cannot be given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
+    /// The call is given the value of a secret.
+    #[error("it is given the value of a secret, which is approved for one call at a time")]
+    Revealed,
     /// Only commands have arguments to leave open.
     #[error("only a command can be approved with further arguments")]
     NoProcess,

@@ -16,7 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{fs_read::end_before_a_cut_character, read};
-use crate::tool::{FetchWork, IntendError, Intent, Place, Tool, ToolDefinition, Work};
+use crate::{
+    secret::{SecretArgs, SecretUse},
+    tool::{FetchWork, IntendError, Intent, Place, Tool, ToolDefinition, Work},
+};
 
 pub(super) struct HttpFetch(ToolDefinition);
 
@@ -50,6 +53,13 @@ impl HttpFetch {
                     "type": "boolean",
                     "description": "Whether to go on where it is redirected to, five times at most; true if left out. \
                         Each host is decided about."
+                },
+                "secrets": {
+                    "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 16,
+                    "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,63}$" },
+                    "description": "Secrets to be sent without being seen, by name, such as {\"TOKEN\": \"global/github\"}. Where {{TOKEN}} \
+                        stands in a header, in the query or in the body, the value takes its place, if the secret is bound to that \
+                        place of requests to that host."
                 }
             },
             "required": ["url"],
@@ -74,6 +84,8 @@ struct Args {
     max_bytes: Option<u64>,
     timeout_seconds: Option<u32>,
     follow_redirects: Option<bool>,
+    #[serde(default)]
+    secrets: BTreeMap<String, String>,
 }
 
 impl Tool for HttpFetch {
@@ -86,9 +98,10 @@ impl Tool for HttpFetch {
         true
     }
 
-    fn intend(&self, args: &JsonObject, _: &Place<'_>) -> Result<Intent, IntendError> {
-        let Args { url, method, headers, body, body_base64, max_bytes, timeout_seconds, follow_redirects } =
+    fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
+        let Args { url, method, headers, body, body_base64, max_bytes, timeout_seconds, follow_redirects, secrets } =
             read(args)?;
+        let secrets = SecretArgs { secrets, ..SecretArgs::default() }.read(self.0.name(), place)?;
         let url = FetchUrl::parse(&url)?;
         let method = method.unwrap_or(FetchMethod::Get);
         let body = match (body, body_base64) {
@@ -102,7 +115,9 @@ impl Tool for HttpFetch {
         }
         let (host, port) = (url.host().clone(), url.port());
         Ok(Intent {
-            touches: vec![Touch::Connect(host.clone(), port)],
+            touches: std::iter::once(Touch::Connect(host.clone(), port))
+                .chain(secrets.iter().map(SecretUse::touch))
+                .collect(),
             work: Work::Fetch(FetchWork {
                 method,
                 url,
@@ -114,6 +129,7 @@ impl Tool for HttpFetch {
                 max_bytes: max_bytes.unwrap_or(USUAL_BYTES),
                 timeout_seconds: timeout_seconds.unwrap_or(USUAL_SECONDS),
                 follow_redirects: follow_redirects.unwrap_or(true),
+                secrets,
             }),
         })
     }

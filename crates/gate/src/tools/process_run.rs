@@ -20,6 +20,7 @@ use super::{
     read,
 };
 use crate::{
+    secret::{SecretArgs, SecretUse},
     tool::{HostPort, IntendError, Intent, Look, Opened, Place, ProcessWork, Script, Tool, ToolDefinition, Work},
     workspace::{Kind, Workspace},
 };
@@ -46,6 +47,19 @@ impl ProcessRun {
                 "egress_hosts": {
                     "type": "array", "items": { "type": "string" }, "maxItems": 64,
                     "description": "The hosts it needs to reach, such as example.org:443."
+                },
+                "secrets": {
+                    "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 16,
+                    "description": "Secrets to be used without being seen, by variable, such as {\"GITHUB_TOKEN\": \"global/github\"}. \
+                        The variable holds a placeholder; on the way to a host that the secret is bound to, the value takes its place."
+                },
+                "secret_values": {
+                    "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 16,
+                    "description": "Secrets whose values the program is given, by variable. A person is asked each time."
+                },
+                "secret_files": {
+                    "type": "object", "additionalProperties": { "type": "string" }, "maxProperties": 16,
+                    "description": "Secrets whose values the program is given in files; each variable holds a path. A person is asked each time."
                 }
             },
             "required": ["command"],
@@ -69,6 +83,12 @@ struct Args {
     tier: Option<SandboxTier>,
     #[serde(default)]
     egress_hosts: Vec<String>,
+    #[serde(default)]
+    secrets: BTreeMap<String, String>,
+    #[serde(default)]
+    secret_values: BTreeMap<String, String>,
+    #[serde(default)]
+    secret_files: BTreeMap<String, String>,
 }
 
 impl Tool for ProcessRun {
@@ -81,9 +101,22 @@ impl Tool for ProcessRun {
     }
 
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
-        let Args { command, cwd, env, stdin, timeout_seconds, tier, egress_hosts } = read(args)?;
+        let args: Args = read(args)?;
+        let Args {
+            command,
+            cwd,
+            env,
+            stdin,
+            timeout_seconds,
+            tier,
+            egress_hosts,
+            secrets,
+            secret_values,
+            secret_files,
+        } = args;
         check_words(&command)?;
         check_environment(&env)?;
+        let secrets = SecretArgs { secrets, secret_values, secret_files }.for_process(self.0.name(), &env, place)?;
         let hosts = egress_hosts.iter().map(|text| read_host(text)).collect::<Result<BTreeSet<_>, _>>()?;
         let workspace = place.workspace()?;
         if cwd.as_deref().is_some_and(|cwd| cwd != "." && cwd != workspace.root().as_str()) {
@@ -103,7 +136,8 @@ impl Tool for ProcessRun {
         }
         let mut scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { BTreeMap::new() };
         scripts.extend(program.interpreters.into_iter().map(|script| (script.path.clone(), script)));
-        let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port)).collect();
+        let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port));
+        let touches = touches.chain(secrets.iter().map(SecretUse::touch)).collect();
         Ok(Intent {
             touches,
             work: Work::Process(ProcessWork {
@@ -121,6 +155,7 @@ impl Tool for ProcessRun {
                 tier,
                 hosts: hosts.into_iter().collect(),
                 scripts: scripts.into_values().collect(),
+                secrets,
             }),
         })
     }

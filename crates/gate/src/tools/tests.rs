@@ -73,7 +73,12 @@ impl Lab {
 
     fn intend(&self, tool: &str, args: Value) -> Result<Intent, String> {
         let args = JsonObject::try_from_value(args, Limits::default()).unwrap();
-        let place = Place { workspace: Some(&self.workspace), programs: &self.programs, look: Look::Whole };
+        let place = Place {
+            workspace: Some(&self.workspace),
+            programs: &self.programs,
+            look: Look::Whole,
+            bindings: &|_, _| Vec::new(),
+        };
         self.registry.intend(&ToolName::parse(tool).unwrap(), &args, &place).map_err(|error| error.to_string())
     }
 

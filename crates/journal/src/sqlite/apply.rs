@@ -9,7 +9,7 @@ use super::rows;
 use crate::{
     state::{
         ApprovalRow, ApprovalState, CallRow, CallState, Change, Charge, Conflict, GrantRow, PendingLimits, PostureRow,
-        RunRow, TakenKey,
+        RunRow, TakenKey, VaultRow,
     },
     trouble::Trouble,
 };
@@ -105,6 +105,7 @@ pub(super) fn apply(connection: &Connection, change: &Change, span: Span) -> Res
         Change::Reserve { run, amount } => reserve(connection, *run, *amount),
         Change::Settle { run, reserved, used } => settle(connection, *run, *reserved, *used),
         Change::SetPosture { row, remove } => set_posture(connection, row, *remove),
+        Change::SetVault { from, to } => set_vault(connection, *from, *to),
     }
 }
 
@@ -295,6 +296,16 @@ fn set_posture(connection: &Connection, row: &PostureRow, remove: bool) -> Resul
             .execute(params![row.tool.as_str(), row.layer, row.key, row.posture.as_str()])?
     };
     if changed == 1 { Ok(()) } else { Err(Conflict::Missing.into()) }
+}
+
+fn set_vault(connection: &Connection, from: Option<VaultRow>, to: VaultRow) -> Result<(), Stop> {
+    if rows::vault(connection)? != from {
+        return Err(Conflict::Vault.into());
+    }
+    let mut insert =
+        connection.prepare_cached("INSERT OR REPLACE INTO vault (only, generation, digest) VALUES (0, ?1, ?2)")?;
+    insert.execute(params![number(to.generation), to.digest.as_bytes()])?;
+    Ok(())
 }
 
 /// SQLite's numbers are signed.

@@ -63,7 +63,7 @@ use crate::{
     key::JournalKey,
     proof::{ConsistencyProof, InclusionProof, ProofError},
     record::StoredRecord,
-    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow},
+    state::{ApprovalRow, ApprovalState, CallRow, CallState, GrantRow, KeyRow, PostureRow, RunRow, VaultRow},
     store::{
         Announced, ApprovalQuery, CommitError, Committed, Event, Heading, JournalStore, Later, ReadError, Transaction,
     },
@@ -407,6 +407,10 @@ impl JournalStore for SqliteJournal {
     fn postures_all(&self) -> Later<'_, Result<Vec<PostureRow>, ReadError>> {
         let sql = "SELECT tool, layer, key, posture FROM postures ORDER BY tool, layer, key";
         self.read(|connection| rows::all(connection, sql, [], rows::posture))
+    }
+
+    fn vault(&self) -> Later<'_, Result<Option<VaultRow>, ReadError>> {
+        self.read(rows::vault)
     }
 }
 

@@ -14,7 +14,8 @@ use crate::{
     body::{SALT_LENGTH, commitment},
     record::{Record, StoredRecord},
     state::{
-        ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, KEY_LIFE, KeyRow, PostureRow, RunRow, Waiting,
+        ApprovalRow, ApprovalState, CallRow, CallState, Charge, GrantRow, KEY_LIFE, KeyRow, PostureRow, RunRow,
+        VaultRow, Waiting,
     },
     store::ReadError,
     trouble::Trouble,
@@ -132,6 +133,13 @@ pub(super) fn posture(row: &Row<'_>) -> rusqlite::Result<PostureRow> {
         layer: row.get(1)?,
         key: row.get(2)?,
         posture: word(row, 3, Posture::parse)?,
+    })
+}
+
+/// How far the vault is, if there is one.
+pub(super) fn vault(connection: &Connection) -> rusqlite::Result<Option<VaultRow>> {
+    one(connection, "SELECT generation, digest FROM vault", [], |row| {
+        Ok(VaultRow { generation: number(row, 0)?, digest: hash(row, 1)? })
     })
 }
 

@@ -28,6 +28,9 @@ pub(super) fn open_for_writing(path: &Path) -> rusqlite::Result<Connection> {
     if version <= 1 {
         connection.execute_batch(TABLES_OF_KEYS)?;
     }
+    if version <= 2 {
+        connection.execute_batch(TABLE_OF_THE_VAULT)?;
+    }
     Ok(connection)
 }
 
@@ -198,6 +201,18 @@ CREATE TABLE call_keys (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX call_keys_time ON call_keys (time);
 PRAGMA user_version = 2;
+COMMIT;
+";
+
+/// What came with the third version: how far the vault is.
+const TABLE_OF_THE_VAULT: &str = "
+BEGIN;
+CREATE TABLE vault (
+    only       INTEGER PRIMARY KEY CHECK (only = 0),
+    generation INTEGER NOT NULL,
+    digest     BLOB NOT NULL
+) STRICT;
+PRAGMA user_version = 3;
 COMMIT;
 ";
 

@@ -127,7 +127,7 @@ fn keys_of(place: &Place) -> Vec<String> {
 }
 
 #[test]
-fn a_change_that_is_dropped_leaves_everything_as_it_was() {
+fn a_change_that_is_undone_leaves_everything_as_it_was() {
     let mut place = Place::new();
     let vault = place.open();
     place.put(&vault, "a", "x");
@@ -139,7 +139,7 @@ fn a_change_that_is_dropped_leaves_everything_as_it_was() {
         // Nobody sees it, and nobody else changes anything meanwhile.
         assert_eq!((read(&vault, "a").as_deref(), read(&vault, "b")), (Some("x"), None));
         assert!(matches!(vault.stage(put("c", "c")), Err(VaultError::Busy)));
-        drop(staged);
+        staged.undo();
         assert_eq!((fs::read(place.file()).unwrap(), keys_of(&place), vault.head()), before);
         assert!(!place.next().exists());
     }

@@ -33,8 +33,7 @@ fn an_addition_is_there_whether_the_journal_heard_of_it_or_not() {
     place.put(&vault, "a", "x");
     let staged = vault.stage(put("b", "y")).unwrap();
     let (after, on_disk) = (staged.after(), state(&place));
-    drop(staged);
-    drop(vault);
+    drop((staged, vault));
     for heard in [false, true] {
         restore(&place, &on_disk);
         let known = place.known;
@@ -57,8 +56,7 @@ fn every_beginning_of_an_addition_is_cut_off() {
     let before = fs::metadata(place.file()).unwrap().len() as usize;
     let staged = vault.stage(put("b", "y")).unwrap();
     let whole = fs::read(place.file()).unwrap();
-    drop(staged);
-    drop(vault);
+    drop((staged, vault));
     for length in before..whole.len() {
         fs::write(place.file(), &whole[..length]).unwrap();
         let opened = place.try_open().unwrap();
@@ -77,8 +75,7 @@ fn a_file_that_was_written_anew_takes_its_place_when_the_journal_knows_it() {
         place.put(&vault, "b", "y");
         let staged = vault.stage(change()).unwrap();
         let (after, on_disk) = (staged.after(), state(&place));
-        drop(staged);
-        drop(vault);
+        drop((staged, vault));
         let is_removed = matches!(change(), VaultChange::Remove { .. });
         for heard in [false, true] {
             restore(&place, &on_disk);
@@ -106,8 +103,7 @@ fn a_file_beside_that_is_not_whole_is_not_taken() {
     place.put(&vault, "a", "x");
     let staged = vault.stage(VaultChange::RotateKey).unwrap();
     let (after, on_disk, next) = (staged.after(), state(&place), fs::read(place.next()).unwrap());
-    drop(staged);
-    drop(vault);
+    drop((staged, vault));
     place.known = Some(after);
     for length in 0..next.len() {
         restore(&place, &on_disk);

@@ -186,7 +186,7 @@ fn a_file_that_is_replaced_or_cut_under_an_open_vault_takes_no_more_secrets() {
     fs::write(place.file(), &sound[..sound.len() - 10]).unwrap();
     assert!(matches!(vault.stage(put("c", "x")), Err(VaultError::Meddled)));
     fs::write(place.file(), &sound).unwrap();
-    drop(vault.stage(put("c", "x")).unwrap());
+    vault.stage(put("c", "x")).unwrap().undo();
 
     let beside = place.file().with_extension("copy");
     fs::copy(place.file(), &beside).unwrap();
