@@ -1,18 +1,22 @@
 //! A site for programs to reach: HTTPS on loopback, under names of its own, with a directory of files.
+//!
+//! What is below `/private/` is for whoever sends the key. `/echo` answers with what it was sent, `/echo/base64`, `/echo/hex` and `/echo/url`
+//! with the same encoded, `/packed` with a body that says it is compressed, `/endless` without end.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
 
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
     net::TcpListener,
     task::JoinHandle,
 };
@@ -29,13 +33,53 @@ use tokio_rustls::{
 pub struct Site {
     at: SocketAddr,
     certificate: String,
-    requests: Arc<AtomicUsize>,
+    state: Arc<State>,
     serving: JoinHandle<()>,
+}
+
+/// What a site has, and what it was sent.
+struct State {
+    files: PathBuf,
+    /// What opens what is private, as a bearer or as a password.
+    key: String,
+    requests: AtomicUsize,
+    received: Mutex<Vec<Received>>,
+}
+
+/// A request that a site has had.
+#[derive(Debug, Clone, Default)]
+pub struct Received {
+    /// Its first line.
+    pub line: String,
+    /// Its headers, as they came.
+    pub headers: Vec<String>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Received {
+    /// The value of a header, if it is there.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let named = self.headers.iter().filter_map(|line| line.split_once(':'));
+        named.into_iter().find(|(one, _)| one.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    /// All of it as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}\n{}\n\n{}", self.line, self.headers.join("\n"), String::from_utf8_lossy(&self.body))
+    }
 }
 
 impl Site {
     /// Serves a directory under these names, with a certificate that its own authority issued.
     pub async fn start(names: &[&str], files: &Path) -> Self {
+        Self::start_with_key(names, files, "nobody knows").await
+    }
+
+    /// The same, with a key that opens what is private.
+    pub async fn start_with_key(names: &[&str], files: &Path, opens: &str) -> Self {
         let authority_key = rcgen::KeyPair::generate().unwrap();
         let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -55,20 +99,25 @@ impl Site {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let requests = Arc::new(AtomicUsize::new(0));
-        let (counted, files) = (Arc::clone(&requests), files.to_owned());
+        let state = Arc::new(State {
+            files: files.to_owned(),
+            key: opens.to_owned(),
+            requests: AtomicUsize::new(0),
+            received: Mutex::default(),
+        });
+        let shared = Arc::clone(&state);
         let serving = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let (acceptor, counted, files) = (acceptor.clone(), Arc::clone(&counted), files.clone());
+                let (acceptor, state) = (acceptor.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        serve(stream, &files, &counted).await;
+                        serve(stream, &state).await;
                     }
                 });
             }
         });
-        Self { at, certificate: certificate.pem(), requests, serving }
+        Self { at, certificate: certificate.pem(), state, serving }
     }
 
     /// Its port.
@@ -86,7 +135,13 @@ impl Site {
     /// How many requests it has had.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.requests.load(Ordering::Relaxed)
+        self.state.requests.load(Ordering::Relaxed)
+    }
+
+    /// What it was sent, in order.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.state.received.lock().unwrap().clone()
     }
 }
 
@@ -96,23 +151,13 @@ impl Drop for Site {
     }
 }
 
-/// Answers requests with files, one after the other. `/endless` goes on until somebody hangs up.
-async fn serve(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin, files: &Path, counted: &AtomicUsize) {
+/// Answers requests, one after the other.
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, state: &State) {
     let mut stream = BufReader::new(stream);
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = Vec::new();
-            if !matches!(stream.read_until(b'\n', &mut line).await, Ok(1..)) {
-                return;
-            }
-            if line == b"\r\n" {
-                break;
-            }
-            head.push(String::from_utf8_lossy(&line).into_owned());
-        }
-        counted.fetch_add(1, Ordering::Relaxed);
-        let path = head.first().and_then(|line| line.split(' ').nth(1)).unwrap_or("/").to_owned();
+    while let Some(request) = read(&mut stream).await {
+        state.requests.fetch_add(1, Ordering::Relaxed);
+        state.received.lock().unwrap().push(request.clone());
+        let path = request.line.split(' ').nth(1).unwrap_or("/").to_owned();
         let path = path.split('?').next().unwrap_or("/");
         if path == "/endless" {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -121,12 +166,8 @@ async fn serve(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin
             }
             return;
         }
-        let file: PathBuf = files.join(path.trim_start_matches('/'));
-        let (status, body) = match std::fs::read(&file) {
-            Ok(body) => ("200 OK", body),
-            Err(_) => ("404 Not Found", b"there is none".to_vec()),
-        };
-        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let (status, extra, body) = state.answer(path, &request);
+        let answer = format!("HTTP/1.1 {status}\r\n{extra}Content-Length: {}\r\n\r\n", body.len());
         let sent = async {
             stream.write_all(answer.as_bytes()).await?;
             stream.write_all(&body).await?;
@@ -135,6 +176,80 @@ async fn serve(stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin
         if sent.await.is_err() {
             return;
         }
-        let _ = stream.read(&mut []).await;
     }
+}
+
+impl State {
+    fn answer(&self, path: &str, request: &Received) -> (&'static str, String, Vec<u8>) {
+        let sent = request.text();
+        let plain = |body: String| ("200 OK", String::new(), body.into_bytes());
+        match path {
+            "/echo" => {
+                let told = request.header("authorization").unwrap_or("nothing");
+                ("200 OK", format!("X-Echo: {told}\r\n"), sent.into_bytes())
+            }
+            "/echo/base64" => plain(BASE64_STANDARD.encode(&sent)),
+            "/echo/hex" => plain(sent.bytes().map(|byte| format!("{byte:02x}")).collect()),
+            "/echo/url" => {
+                let spelt = |byte: u8| match byte.is_ascii_alphanumeric() {
+                    true => char::from(byte).to_string(),
+                    false => format!("%{byte:02X}"),
+                };
+                plain(sent.bytes().map(spelt).collect())
+            }
+            "/packed" => ("200 OK", "Content-Encoding: gzip\r\n".to_owned(), b"as if it were".to_vec()),
+            _ if path.starts_with("/private/") && !self.is_let_in(request) => {
+                ("401 Unauthorized", "WWW-Authenticate: Basic realm=\"lab\"\r\n".to_owned(), b"who are you?".to_vec())
+            }
+            _ => match std::fs::read(self.files.join(path.trim_start_matches('/'))) {
+                Ok(body) => ("200 OK", String::new(), body),
+                Err(_) => ("404 Not Found", String::new(), b"there is none".to_vec()),
+            },
+        }
+    }
+
+    fn is_let_in(&self, request: &Received) -> bool {
+        let Some((scheme, rest)) = request.header("authorization").and_then(|value| value.split_once(' ')) else {
+            return request.header("x-api-key") == Some(self.key.as_str());
+        };
+        match scheme {
+            "Bearer" => rest == self.key,
+            "Basic" => BASE64_STANDARD.decode(rest).is_ok_and(|login| login.ends_with(format!(":{}", self.key).as_bytes())),
+            _ => false,
+        }
+    }
+}
+
+/// Reads one request, unless there is none.
+async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Received> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        if !matches!(stream.read_until(b'\n', &mut line).await, Ok(1..)) {
+            return None;
+        }
+        if line == b"\r\n" {
+            break;
+        }
+        lines.push(String::from_utf8_lossy(&line).trim_end().to_owned());
+    }
+    let mut lines = lines.into_iter();
+    let mut request = Received { line: lines.next()?, headers: lines.collect(), body: Vec::new() };
+    if request.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).await.ok()?;
+            let length = usize::from_str_radix(line.trim(), 16).ok()?;
+            let mut chunk = vec![0; length + 2];
+            stream.read_exact(&mut chunk).await.ok()?;
+            if length == 0 {
+                break;
+            }
+            request.body.extend_from_slice(&chunk[..length]);
+        }
+    } else if let Some(length) = request.header("content-length").and_then(|length| length.parse().ok()) {
+        request.body = vec![0; length];
+        stream.read_exact(&mut request.body).await.ok()?;
+    }
+    Some(request)
 }

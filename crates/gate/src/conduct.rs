@@ -31,6 +31,7 @@ use crate::{
         grant::{CachedApproval, Covered, resolve_cached_tool_approval_for_proposal},
         record::summary,
     },
+    arming::CallSecrets,
     attest::{Completed, Ending, Receipt, ToolAttestation},
     cancel::Cancel,
     decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
@@ -48,7 +49,7 @@ use crate::{
     refusal::Refusal,
     secret::SecretUse,
     settings::{InForce, Settings},
-    tool::{self, Intent, Look, ToolDefinition},
+    tool::{self, Intent, Look, ToolDefinition, Work},
     workspace::Workspace,
 };
 
@@ -558,7 +559,9 @@ impl Inner {
             let place = tool::Place { workspace, programs, look: Look::Whole, bindings: &bindings };
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
+        let door = Arc::new(door);
         Executor {
+            secrets: self.arm(&judged.intent.work, &door),
             runner: Arc::clone(&judged.settings.runner),
             fetcher: Arc::clone(&judged.settings.fetcher),
             workspace: judged.workspace.clone(),
@@ -569,7 +572,19 @@ impl Inner {
             stop: cancel.stopper(),
             prepared: Mutex::default(),
             principal: judged.proposal.principal.to_string(),
-            door: Arc::new(door),
+            door,
+        }
+    }
+
+    /// The secrets that a call uses, or why they are not to be had.
+    fn arm(&self, work: &Work, door: &Arc<CallDoor>) -> Result<Option<Arc<CallSecrets>>, String> {
+        match work.secrets() {
+            [] => Ok(None),
+            uses => {
+                let vault = self.opened_vault().map_err(|closed| closed.to_string())?;
+                let armed = CallSecrets::arm(uses, &vault, self.entropy.as_ref(), door)?;
+                Ok(Some(Arc::new(armed)))
+            }
         }
     }
 

@@ -8,7 +8,10 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures_util::future::BoxFuture;
@@ -55,6 +58,8 @@ pub(crate) struct CallDoor {
     admitted: Mutex<HashMap<EgressHost, Admittance>>,
     /// Questions that are open and records that are being written. They end with this.
     work: Mutex<JoinSet<()>>,
+    /// How often something was told that a program can repeat.
+    told: AtomicU64,
 }
 
 /// What is said to a connection; nothing yet while somebody is asked. Whoever waits for it listens.
@@ -94,6 +99,7 @@ impl CallDoor {
             asked: Arc::default(),
             admitted: Mutex::default(),
             work: Mutex::default(),
+            told: AtomicU64::new(0),
         }
     }
 
@@ -208,6 +214,23 @@ impl CallDoor {
         })
     }
 
+    /// Journals something about the call.
+    pub(crate) fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) {
+        let Ok(record) = self.inner.record(kind, self.proposal.subject(), body) else { return };
+        let inner = Arc::clone(&self.inner);
+        self.work().spawn(async move {
+            // A journal in trouble has the call's own attestation to worry about.
+            let _ = inner.commit(vec![record], Vec::new()).await;
+        });
+    }
+
+    /// The same, for what a program can make happen as often as it likes: the first times.
+    pub(crate) fn tell_some(&self, kind: RecordKind, body: &impl serde::Serialize) {
+        if self.told.fetch_add(1, Ordering::Relaxed) < MOST_TOLD {
+            self.tell(kind, body);
+        }
+    }
+
     fn work(&self) -> MutexGuard<'_, JoinSet<()>> {
         lock(&self.work)
     }
@@ -287,14 +310,7 @@ impl Doorkeeper for CallDoor {
     }
 
     fn note(&self, record: ConnectionRecord) {
-        let Ok(record) = self.inner.record(RecordKind::EgressConnection, self.proposal.subject(), &record) else {
-            return;
-        };
-        let inner = Arc::clone(&self.inner);
-        self.work().spawn(async move {
-            // A journal in trouble has the call's own attestation to worry about.
-            let _ = inner.commit(vec![record], Vec::new()).await;
-        });
+        self.tell(RecordKind::EgressConnection, &record);
     }
 }
 
@@ -338,6 +354,9 @@ const USUAL: u16 = 443;
 
 /// How many questions of one call wait at the same time.
 const MOST_QUESTIONS: usize = 16;
+
+/// How often a call is journalled to have done what it may not.
+const MOST_TOLD: u64 = 256;
 
 /// How many ports of a host are looked at for its name.
 const MOST_GLANCES: usize = 16;

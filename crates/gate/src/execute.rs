@@ -12,9 +12,10 @@ use std::{
 
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
-    Aftermath, Door, Ended, Limits, OutputChunk, OutputStream, PinnedFile, Prepared, ProcessPlan, ProgramFiles, Reason,
-    RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause, egress::fetch::Fetcher, executor_of,
-    not_enforced_by,
+    Aftermath, Containment, Door, Ended, InterceptedBy, Limits, OutputChunk, OutputStream, PinnedFile, Prepared,
+    ProcessPlan, ProgramFiles, Reason, RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause,
+    egress::fetch::{Fetcher, Trust},
+    executor_of, not_enforced_by,
 };
 use palyra_types::{
     AbsolutePath, SandboxTier,
@@ -29,6 +30,7 @@ use tokio::{
 
 use crate::{
     action::CallAction,
+    arming::{CallSecrets, LiveRedaction},
     attest::{Ending, NetworkUse},
     door::CallDoor,
     fetch,
@@ -58,6 +60,8 @@ pub struct Executor {
     pub(crate) principal: String,
     /// Decides about its connections.
     pub(crate) door: Arc<CallDoor>,
+    /// The secrets that it uses, or why they are not to be had.
+    pub(crate) secrets: Result<Option<Arc<CallSecrets>>, String>,
 }
 
 /// A process that is all but started, or why it cannot be.
@@ -65,8 +69,14 @@ pub(crate) type PreparedProcess = Result<Prepared, SandboxProcessRunError>;
 
 impl Executor {
     fn ground(&self) -> ProcessGround {
-        let (runner, workspace) = (Arc::clone(&self.runner), self.workspace.clone());
-        ProcessGround { runner, workspace, principal: self.principal.clone(), door: Arc::clone(&self.door) }
+        ProcessGround {
+            runner: Arc::clone(&self.runner),
+            workspace: self.workspace.clone(),
+            principal: self.principal.clone(),
+            door: Arc::clone(&self.door),
+            secrets: self.secrets.clone().ok().flatten(),
+            trust: self.fetcher.trust(),
+        }
     }
 
     /// Opens and checks what a process needs to start. Nothing of it runs.
@@ -74,7 +84,9 @@ impl Executor {
     /// Not for what is looked at once more before it starts: that comes first then.
     pub(crate) async fn prepare(&self, work: &Work, plan: &Plan, reserved: Charge) -> Option<PreparedProcess> {
         match (work, plan) {
-            (Work::Process(work), Plan::Process { process, .. }) if work.scripts.is_empty() => {
+            (Work::Process(work), Plan::Process { process, .. })
+                if work.scripts.is_empty() && self.secrets.is_ok() =>
+            {
                 let (ground, runtime) = (self.ground(), Handle::current());
                 let (work, process) = (work.clone(), process.clone());
                 // By another thread: this one rests, so that the kernel's own work for the sync does not wait for it.
@@ -93,6 +105,9 @@ struct ProcessGround {
     workspace: Option<Arc<Workspace>>,
     principal: String,
     door: Arc<CallDoor>,
+    secrets: Option<Arc<CallSecrets>>,
+    /// Who is trusted to say which host is which.
+    trust: Trust,
 }
 
 /// A process that only has to be let go; nothing if its working directory is not there any more.
@@ -104,6 +119,10 @@ async fn ready(
     let workspace = ground.workspace.as_deref()?;
     // Opened beneath the workspace as that was opened, whatever its path leads to by now.
     let directory = workspace.enter(&work.cwd, ResolveFlags::NO_SYMLINKS).ok()?;
+    let (private_variables, private_files) =
+        ground.secrets.as_ref().map(|secrets| secrets.private()).unwrap_or_default();
+    let intercepts = matches!(&plan.containment, Containment::Enclosure(enclosure) if enclosure.intercepts);
+    let interceptor = ground.secrets.clone().filter(|_| intercepts);
     let input = RunInput {
         deadline: Some(Duration::from_millis(reserved.wall_ms)),
         program: program_files(work),
@@ -113,6 +132,9 @@ async fn ready(
         stdin: work.stdin.clone(),
         principal: ground.principal.clone(),
         door: Some(Door(ground.door.clone())),
+        interceptor: interceptor.map(|secrets| InterceptedBy { interceptor: secrets, trust: ground.trust.clone() }),
+        private_variables,
+        private_files,
     };
     Some(ground.runner.prepare(plan, input).await)
 }
@@ -195,6 +217,9 @@ impl Executed {
 pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed {
     let Spent { facts, work, plan, found } = permit.spend();
     let begun = Instant::now();
+    if let Err(why) = &executor.secrets {
+        return Executed::unknown(Ending::NotStarted, why);
+    }
     // What is about to run is held to what was approved: files that could have changed are looked at once more.
     let (work, found) = match work {
         Work::Process(ref process) if !process.scripts.is_empty() => {
@@ -236,6 +261,10 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
             Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
         }
     };
+    if let Ok(Some(secrets)) = &executor.secrets {
+        executed.output.redact(secrets);
+        executed.detail.iter_mut().for_each(|detail| secrets.redact_text(detail));
+    }
     executed.ran = begun.elapsed();
     executed
 }
@@ -255,6 +284,9 @@ async fn run_process(
         Some(prepared) => Some(prepared),
         None => ready(&executor.ground(), &work, (plan, facts.reserved)).await,
     };
+    if let Ok(Some(secrets)) = &executor.secrets {
+        secrets.tell_handed();
+    }
     let started = match prepared {
         Some(Ok(prepared)) => prepared.start().await,
         Some(Err(error)) => Err(error),
@@ -269,22 +301,33 @@ async fn run_process(
     };
     let stopper = running.stopper();
     let (session, run, call) = (facts.proposal.session, facts.proposal.run, facts.proposal.call);
+    let tell = |stream, (offset, bytes): (u64, Vec<u8>)| {
+        if !bytes.is_empty() {
+            // Nobody may be listening.
+            let _ = executor.live.send(LiveOutput { session, run, call, stream, offset, bytes: bytes.into() });
+        }
+    };
+    let secrets = executor.secrets.as_ref().ok().and_then(Option::as_ref);
+    let mut redactions = secrets.map(|secrets| [secrets.live(), secrets.live()]);
     let mut watched = true;
     loop {
         tokio::select! {
             chunk = running.next_output() => match chunk {
-                Some(chunk) => {
-                    // Nobody may be listening.
-                    let OutputChunk { stream, offset, bytes } = chunk;
-                    let told = LiveOutput { session, run, call, stream, offset, bytes: bytes.into() };
-                    let _ = executor.live.send(told);
-                }
+                Some(OutputChunk { stream, offset, bytes }) => match redactions.as_mut().map(|both| of_stream(both, stream)) {
+                    Some(redaction) => tell(stream, redaction.push(offset, &bytes)),
+                    None => tell(stream, (offset, bytes)),
+                },
                 None => break,
             },
             cause = asked_to_stop(&mut stop), if watched => {
                 watched = false;
                 stopper.stop(cause);
             }
+        }
+    }
+    if let Some(both) = &mut redactions {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
+            tell(stream, of_stream(both, stream).finish());
         }
     }
     let aftermath = Some(running.aftermath());
@@ -308,6 +351,13 @@ async fn run_process(
         not_enforced: not_enforced_by(plan),
         ran: Duration::ZERO,
         _aftermath: aftermath,
+    }
+}
+
+const fn of_stream([stdout, stderr]: &mut [LiveRedaction; 2], stream: OutputStream) -> &mut LiveRedaction {
+    match stream {
+        OutputStream::Stdout => stdout,
+        OutputStream::Stderr => stderr,
     }
 }
 

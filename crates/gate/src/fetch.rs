@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use palyra_sandbox::{
     Reason,
     egress::{
-        ConnectionOutcome, ConnectionRecord, Doorkeeper, Glance, Ruling,
+        ConnectionOutcome, ConnectionRecord, Doorkeeper, Glance, Interceptor, Ruling,
         fetch::{FetchError, FetchLimits, Late, Scheme},
     },
 };
@@ -27,7 +27,7 @@ use crate::{
     output::Output,
     permit::CallFacts,
     tool::FetchWork,
-    tools::http_fetch::{request, tell, tell_error},
+    tools::http_fetch::{request, tell, tell_error, with_placeholders},
 };
 
 /// Fetches what the work says.
@@ -40,12 +40,20 @@ pub(crate) async fn perform(facts: &CallFacts, work: FetchWork, wall_ms: u64, ex
     };
     // Nothing leads from an encrypted connection to one in the open, so what began encrypted is so in every hop.
     let is_encrypted = work.url.scheme() == Scheme::Https;
+    let secrets = executor.secrets.as_ref().ok().and_then(Option::as_ref);
+    let interceptor = secrets.map(|secrets| secrets.as_ref() as &dyn Interceptor);
+    let work = match secrets.map(|secrets| with_placeholders(&work, secrets.placeholders())) {
+        Some(Some(work)) => work,
+        Some(None) => return Executed::unknown(Ending::NotStarted, "a placeholder cannot stand there"),
+        None => work,
+    };
+    let request = request(work, limits);
     let door = Tallied { door: &executor.door, used: Mutex::new(NONE) };
     let mut stop = executor.stop.clone();
     let ended = tokio::select! {
         biased;
         cause = asked_to_stop(&mut stop) => Err(cause),
-        fetched = executor.fetcher.fetch(&door, request(work, limits)) => Ok(fetched),
+        fetched = executor.fetcher.fetch(&door, request, interceptor) => Ok(fetched),
     };
     executor.door.close().await;
     let is_short = reserved.wall_ms < wall_ms;

@@ -28,6 +28,7 @@
 pub mod action;
 mod admission;
 pub mod approval;
+mod arming;
 pub mod attest;
 mod cancel;
 mod conduct;

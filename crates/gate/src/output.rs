@@ -7,6 +7,8 @@ use palyra_types::Sha256Digest;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value;
 
+use crate::arming::CallSecrets;
+
 /// What came out of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -63,6 +65,20 @@ impl Output {
         self
     }
 
+    /// Takes the values of secrets out.
+    pub(crate) fn redact(&mut self, secrets: &CallSecrets) {
+        match self {
+            Self::Process { stdout, stderr, .. } => {
+                for stream in [stdout, stderr] {
+                    let is_cut = stream.is_truncated();
+                    secrets.redact(&mut stream.bytes, is_cut);
+                }
+            }
+            Self::Value { value } => redact_value(value, secrets),
+            Self::Nothing => {}
+        }
+    }
+
     /// The digest of all of it, or nothing for nothing.
     #[must_use]
     pub fn digest(&self) -> Option<Sha256Digest> {
@@ -111,6 +127,15 @@ impl Output {
             Self::Process { signal, .. } => *signal,
             Self::Value { .. } | Self::Nothing => None,
         }
+    }
+}
+
+fn redact_value(value: &mut Value, secrets: &CallSecrets) {
+    match value {
+        Value::String(text) => secrets.redact_text(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, secrets)),
+        Value::Object(members) => members.iter_mut().for_each(|(_, member)| redact_value(member, secrets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

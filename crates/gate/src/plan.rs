@@ -284,9 +284,16 @@ fn process_plan(work: &ProcessWork, root: &AbsolutePath, candidate: Candidate, m
     if candidate.egress == EgressEnforcementMode::Strict {
         env.extend(proxy_variables());
     }
-    if candidate.tier == SandboxTier::C && machine.trusts_more {
+    let intercepts = work.secrets.iter().any(|one| !one.is_revealed());
+    if candidate.tier == SandboxTier::C && (machine.trusts_more || intercepts) {
         // Node trusts a list of its own, and this one too.
         env.insert("NODE_EXTRA_CA_CERTS".to_owned(), format!("/etc/{TRUSTED}"));
+    }
+    if candidate.tier == SandboxTier::C && intercepts {
+        // So do these, instead of theirs.
+        for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "PIP_CERT"] {
+            env.entry(name.to_owned()).or_insert_with(|| format!("/etc/{TRUSTED}"));
+        }
     }
     let hosts = work.hosts.iter().map(|one| EgressHost { host: one.host.clone(), port: one.port });
     let containment = match candidate.tier {
@@ -320,6 +327,7 @@ fn enclosure(work: &ProcessWork, machine: &Machine<'_>) -> EnclosurePlan {
         temporary_bytes: *temporary_bytes,
         unix_sockets: *unix_sockets,
         ports: work.hosts.iter().map(|one| one.port).chain(machine.ports.iter().copied()).chain([80, 443]).collect(),
+        intercepts: work.secrets.iter().any(|one| !one.is_revealed()),
     }
 }
 

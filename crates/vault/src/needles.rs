@@ -119,6 +119,11 @@ impl fmt::Debug for Needles {
 pub(crate) struct Held(Vec<u8>);
 
 impl Held {
+    /// What waits.
+    pub(crate) fn take(&mut self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(std::mem::take(&mut self.0))
+    }
+
     /// Goes through what waited and a piece, and keeps what may still become a needle.
     ///
     /// `pass` is given what is harmless, `hit` what is found.

@@ -80,6 +80,12 @@ impl RedactingStream {
         self.go(&[], More::NothingComes, out);
     }
 
+    /// Gives the rest of a text that was cut off here: what may be the beginning of a value is taken for one.
+    pub fn finish_cut(&mut self, out: &mut Vec<u8>) {
+        let rest = self.held.take();
+        out.resize(out.len() + rest.len(), b'*');
+    }
+
     fn go(&mut self, piece: &[u8], more: More, out: &mut Vec<u8>) {
         let Self { needles, held } = self;
         let done: Result<(), std::convert::Infallible> = held.go(needles, piece, more, |told| {
@@ -227,6 +233,10 @@ mod tests {
         assert_eq!(redactor(VALUE).redact(text.as_bytes()), text.as_bytes());
         assert_eq!(redactor(VALUE).redact_text(text), None);
         assert_eq!(redactor("hunter22").redact_text("a hunter22").as_deref(), Some("a ********"));
+        let (mut stream, mut out) = (redactor("hunter22").stream(), Vec::new());
+        stream.push(b"a hunter22 and a hunter", &mut out);
+        stream.finish_cut(&mut out);
+        assert_eq!(out, b"a ******** and a ******");
     }
 
     proptest! {

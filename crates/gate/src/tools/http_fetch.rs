@@ -12,6 +12,7 @@ use palyra_sandbox::egress::fetch::{
     FetchError, FetchHeaders, FetchLimits, FetchMethod, FetchRequest, FetchResponse, FetchUrl, Redirects,
 };
 use palyra_types::{JsonError, JsonObject, Sha256Digest, ToolMetadata, visible::visible};
+use palyra_vault::Placeholder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -148,6 +149,35 @@ pub(crate) fn request(work: FetchWork, limits: FetchLimits) -> FetchRequest {
         redirects: if work.follow_redirects { Redirects::Follow } else { Redirects::Return },
         limits,
     }
+}
+
+/// The work with placeholders where the names of secrets stand between braces, if they can stand there.
+pub(crate) fn with_placeholders(work: &FetchWork, placeholders: &[(String, Placeholder)]) -> Option<FetchWork> {
+    let mut filled = work.clone();
+    let mut url = work.url.to_string();
+    let mut headers: Vec<(String, String)> =
+        work.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    for (name, placeholder) in placeholders {
+        let named = format!("{{{{{name}}}}}");
+        // As a URL is spelt.
+        url = url.replace(&format!("%7B%7B{name}%7D%7D"), placeholder.as_str()).replace(&named, placeholder.as_str());
+        headers.iter_mut().for_each(|(_, value)| *value = value.replace(&named, placeholder.as_str()));
+        filled.body = filled.body.map(|body| replaced(&body, named.as_bytes(), placeholder.as_str().as_bytes()));
+    }
+    filled.url = FetchUrl::parse(&url).ok()?;
+    filled.headers = FetchHeaders::parse(headers).ok()?;
+    Some(filled)
+}
+
+fn replaced(text: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(at) = rest.windows(what.len()).position(|window| window == what) {
+        out.extend_from_slice(rest.get(..at).unwrap_or_default());
+        out.extend_from_slice(by);
+        rest = rest.get(at + what.len()..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 /// What is told about a response.
