@@ -13,7 +13,7 @@
 //! | what may be sent along | [`FetchHeaders`] |
 //! | where a redirect leads, and what goes there | `redirect` |
 //! | one connection, one request, one response | `hop` |
-//! | who is trusted | [`Authorities`] |
+//! | who is trusted | [`Authorities`], [`Trust`] |
 //!
 //! Guarantees: no connection but through the doorkeeper and the connector, for each hop anew; a certificate is verified
 //! for the host that was ruled on; nothing goes from an encrypted connection to one in the open; what is meant for one
@@ -39,13 +39,12 @@ use palyra_types::word::words;
 pub use self::{
     error::{FetchError, FetchErrorKind, Late},
     headers::{FetchHeaders, HeaderError},
-    trust::{Authorities, AuthorityError},
+    trust::{Authorities, AuthorityError, Trust},
     url::{FetchUrl, Scheme, UrlError},
 };
 use self::{
     hop::{Answer, Hop},
     redirect::Step,
-    trust::Trust,
 };
 use super::{connect::Connector, door::Doorkeeper};
 
@@ -61,6 +60,12 @@ impl Fetcher {
     #[must_use]
     pub fn new(net: Arc<Connector>, authorities: Authorities) -> Self {
         Self { net, trust: Trust::new(authorities) }
+    }
+
+    /// Who it trusts to say which host is which.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        self.trust.clone()
     }
 
     /// Makes a request, and those that it is redirected to. The time that the doorkeeper takes does not count: a person

@@ -26,13 +26,11 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use palyra_types::host::HostName;
-use rustls::{CertificateError, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{mpsc, watch},
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
 
 use super::{
     FetchLimits, Fetcher,
@@ -44,8 +42,8 @@ use crate::egress::{
     connect::Connected,
     door::{Admitted, ConnectionOutcome, ConnectionRecord, Doorkeeper, Via},
     ledger::{RefusedTarget, Traffic},
-    refusal::{EgressRefusal, EgressRefusalKind as Kind, shown},
-    relay::Counted,
+    refusal::{EgressRefusal, EgressRefusalKind as Kind},
+    relay::{Counted, Stream},
     rules::Opening,
 };
 
@@ -150,11 +148,6 @@ async fn revoked(keeper: &dyn Doorkeeper, changes: &mut watch::Receiver<u64>, ad
     std::future::pending().await
 }
 
-/// A connection to the host, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 async fn connect(
     fetcher: &Fetcher,
     admitted: &Admitted,
@@ -169,39 +162,10 @@ async fn connect(
     if scheme == Scheme::Http {
         return Ok(Box::new(counted));
     }
-    let untrusted = |cause: String| FetchError::Tls { host: host.clone(), cause };
-    let config = fetcher.trust.config().await.map_err(|none| untrusted(none.to_string()))?;
-    let name = match host.address() {
-        Some(address) => ServerName::IpAddress(address.into()),
-        None => ServerName::try_from(host.as_str().to_owned()).map_err(|error| untrusted(error.to_string()))?,
-    };
-    match TlsConnector::from(config).connect(name, counted).await {
+    match fetcher.trust.verify(host, counted).await {
         Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(untrusted(in_words(&error))),
+        Err(cause) => Err(FetchError::Tls { host: host.clone(), cause }),
     }
-}
-
-/// Why a host could not be verified.
-fn in_words(error: &io::Error) -> String {
-    let known = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let words = match known {
-        Some(rustls::Error::InvalidCertificate(cause)) => match cause {
-            CertificateError::UnknownIssuer => "no trusted authority signed its certificate",
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is for another name"
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "its certificate is not valid yet"
-            }
-            CertificateError::Revoked => "its certificate was revoked",
-            _ => return shown(&error.to_string()),
-        },
-        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS on this port",
-        Some(_) => return shown(&error.to_string()),
-        None => "it hung up",
-    };
-    words.to_owned()
 }
 
 /// Sends the request and reads the response.
