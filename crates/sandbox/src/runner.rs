@@ -470,7 +470,8 @@ impl Launched {
     /// Serves the network, if there is somebody to decide about it. Otherwise it leads nowhere.
     fn serve(&mut self, egress: Option<&(Door, Arc<Connector>)>) -> Result<Option<EgressServer>, Error> {
         let (Some(sockets), Some((Door(keeper), net))) = (self.sockets.take(), egress) else { return Ok(None) };
-        let server = EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default());
+        let server =
+            EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default(), None);
         server.map(Some).map_err(failed)
     }
 
