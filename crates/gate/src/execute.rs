@@ -113,6 +113,7 @@ async fn ready(
         stdin: work.stdin.clone(),
         principal: ground.principal.clone(),
         door: Some(Door(ground.door.clone())),
+        ..RunInput::default()
     };
     Some(ground.runner.prepare(plan, input).await)
 }

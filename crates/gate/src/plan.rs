@@ -314,6 +314,7 @@ fn enclosure(work: &ProcessWork, machine: &Machine<'_>) -> EnclosurePlan {
         temporary_bytes: *temporary_bytes,
         unix_sockets: *unix_sockets,
         ports: work.hosts.iter().map(|one| one.port).chain(machine.ports.iter().copied()).chain([80, 443]).collect(),
+        intercepts: false,
     }
 }
 
