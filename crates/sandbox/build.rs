@@ -6,6 +6,7 @@ use std::{env, error::Error, path::PathBuf, process::Command};
 const SOURCES: &[&str] = &[
     "blueprint.rs",
     "enclosure.rs",
+    "files.rs",
     "filter.rs",
     "kernel.rs",
     "kernel/call.rs",

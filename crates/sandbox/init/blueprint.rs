@@ -11,7 +11,10 @@ use alloc::{vec, vec::Vec};
 use crate::protocol::{Named, count, length, list, number, put, put_list, some, take};
 
 /// The longest of these messages.
-pub const LONGEST: usize = 1 << 20;
+pub const LONGEST: usize = 8 << 20;
+
+/// Where an enclosure has the secrets that are files.
+pub const SECRETS: &str = "/run/secrets";
 
 /// Where the init finds, as the first program of an enclosure, its control socket and the socket of the orders.
 pub const SOCKETS: [i32; 2] = [3, 4];
@@ -115,6 +118,12 @@ pub struct Blueprint {
     pub noticed_error: u64,
     /// The network, unless it is the machine's.
     pub network: Option<Network>,
+    /// Files of the enclosure that hold one more text here than they do elsewhere.
+    pub added_to: Vec<Vec<u8>>,
+    /// That text.
+    pub added: Vec<u8>,
+    /// Files that are put into [`SECRETS`]: their names, and what they hold.
+    pub secrets: Vec<(Vec<u8>, Vec<u8>)>,
     /// What is switched off for a test.
     #[cfg(weak)]
     pub weaknesses: u64,
@@ -161,6 +170,12 @@ impl Blueprint {
             for items in self.lists() {
                 put_list(out, items);
             }
+            put(out, &self.added);
+            out.extend_from_slice(&length(self.secrets.len()));
+            for (name, content) in &self.secrets {
+                put(out, name);
+                put(out, content);
+            }
             out.extend_from_slice(&length(self.roots.len()));
             for Named { path, device, inode } in &self.roots {
                 put(out, path);
@@ -193,6 +208,9 @@ impl Blueprint {
             writable: list(&mut rest)?,
             hidden: list(&mut rest)?,
             filters: list(&mut rest)?,
+            added_to: list(&mut rest)?,
+            added: take(&mut rest)?,
+            secrets: secrets(&mut rest)?,
             roots: roots(&mut rest)?,
             noticed: list(&mut rest)?.try_into().ok()?,
             noticed_error: number(&mut rest)?,
@@ -223,10 +241,18 @@ impl Blueprint {
         self.weaknesses & defences != 0
     }
 
-    const fn lists(&self) -> [&Vec<Vec<u8>>; 7] {
-        let Self { mounts, programs, readable, devices, writable, hidden, filters, .. } = self;
-        [mounts, programs, readable, devices, writable, hidden, filters]
+    const fn lists(&self) -> [&Vec<Vec<u8>>; 8] {
+        let Self { mounts, programs, readable, devices, writable, hidden, filters, added_to, .. } = self;
+        [mounts, programs, readable, devices, writable, hidden, filters, added_to]
     }
+}
+
+fn secrets(rest: &mut &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut secrets = Vec::new();
+    for _ in 0..count(rest)? {
+        secrets.push((take(rest)?, take(rest)?));
+    }
+    Some(secrets)
 }
 
 fn roots(rest: &mut &[u8]) -> Option<Vec<Named>> {
@@ -279,6 +305,9 @@ mod tests {
             filters: vec![vec![0; 16]],
             noticed: [vec![1; 8], Vec::new()],
             noticed_error: 1,
+            added_to: vec![b"/etc/bundle".to_vec()],
+            added: b"certificate".to_vec(),
+            secrets: vec![(b"token".to_vec(), vec![0, 255]), (b"empty".to_vec(), Vec::new())],
             network: Some(Network { addresses: ([198, 18, 0, 0], 15), proxy: 3128, ports: vec![80, 443] }),
             ..Blueprint::default()
         };

@@ -8,6 +8,7 @@ use alloc::{ffi::CString, vec::Vec};
 
 use crate::{
     blueprint::{Blueprint, MOUNTS, Network, SOCKETS},
+    files,
     kernel::{self, Errno, Open, Prctl, Socket},
     launcher::read_message,
     protocol::{Report, Step},
@@ -25,8 +26,12 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
     }
     // When bubblewrap is killed, nobody would collect this process.
     kernel::prctl(Prctl::SetParentDeathSignal, kernel::SIGKILL as usize).map_err(at(Step::Supervise))?;
-    let (bytes, _) = read_message(ORDERS).map_err(at(Step::Order))?;
-    let blueprint = Blueprint::decode(&bytes).ok_or_else(broken)?;
+    let (mut bytes, _) = read_message(ORDERS).map_err(at(Step::Order))?;
+    let mut blueprint = Blueprint::decode(&bytes).ok_or_else(broken)?;
+    if !blueprint.secrets.is_empty() {
+        files::forget(&mut bytes);
+    }
+    drop(bytes);
     close_descriptors(&blueprint).map_err(at(Step::Descriptors))?;
     for (path, mount) in blueprint.mounts.iter().zip(MOUNTS..) {
         let path = CString::new(path.as_slice()).map_err(|_| broken())?;
@@ -44,6 +49,8 @@ pub fn build() -> Result<Blueprint, (Step, Errno)> {
         let path = CString::new(path.as_slice()).map_err(|_| broken())?;
         kernel::cover(&path).map_err(at(Step::Mount))?;
     }
+    files::add_to(&blueprint.added_to, &blueprint.added).map_err(at(Step::Mount))?;
+    files::put_secrets(&mut blueprint.secrets).map_err(at(Step::Mount))?;
     kernel::mount_terminals(c"/dev/pts").map_err(at(Step::Mount))?;
     let sockets = blueprint.network.as_ref().map_or(Ok(Vec::new()), open_sockets).map_err(at(Step::Network))?;
     let report = Report::Enclosed { namespaces: NAMESPACES.map(|link| kernel::namespace(link).unwrap_or(0)) };

@@ -19,9 +19,9 @@ use core::{
 
 pub use self::{
     enclosing::{
-        Change, Socket, answer_notice, attach, become_user, bind_local, clone_mount, cover, drop_all_capabilities,
-        filter_with_notices, leave_keys, mount_terminals, namespace, new_user_namespace, receive_notice, replace_program,
-        route_to_loopback,
+        Change, Socket, answer_notice, attach, become_user, bind_local, bind_read_only, clone_mount, cover,
+        drop_all_capabilities, filter_with_notices, leave_keys, make_read_only, mount_memory, mount_terminals, namespace,
+        new_user_namespace, receive_notice, replace_program, route_to_loopback, unmount,
     },
     layout::FilterStep,
     probing::{Attempt, attempt},
@@ -439,6 +439,22 @@ pub fn open(path: &CStr, how: Open) -> Result<i32, Errno> {
     const CURRENT: i32 = -100;
     // SAFETY: the path ends with NUL.
     unsafe { call(Number::Openat, [number(CURRENT), at(path.as_ptr()), how as usize]) }.map(small)
+}
+
+/// Makes a file that is not there yet, to be written.
+pub fn create(path: &CStr, mode: u32) -> Result<i32, Errno> {
+    const CURRENT: i32 = -100;
+    const NEW: usize = 0o100 | 0o200;
+    let how = O_CLOEXEC | O_WRONLY | NEW;
+    // SAFETY: the path ends with NUL.
+    unsafe { call(Number::Openat, [number(CURRENT), at(path.as_ptr()), how, mode as usize]) }.map(small)
+}
+
+/// Changes who may use a file.
+pub fn change_mode(path: &CStr, mode: u32) -> Result<(), Errno> {
+    const CURRENT: i32 = -100;
+    // SAFETY: the path ends with NUL.
+    unsafe { call(Number::Fchmodat, [number(CURRENT), at(path.as_ptr()), mode as usize]) }.map(drop)
 }
 
 /// The ways in which the init opens files; all close on exec.

@@ -19,6 +19,7 @@ extern crate alloc;
 #[allow(dead_code, reason = "the other side writes blueprints")]
 mod blueprint;
 mod enclosure;
+mod files;
 mod filter;
 #[allow(unsafe_code, reason = "the one place where the init meets the kernel")]
 mod kernel;

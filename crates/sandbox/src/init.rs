@@ -23,6 +23,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, WaitOptions},
 };
 use tokio::io::AsyncReadExt;
+use zeroize::Zeroizing;
 
 use crate::{image::Image, protocol::Order};
 
@@ -80,16 +81,15 @@ impl Idle {
 /// Sends an order, or as much of it as there is room for, with everything that goes along. Returns what is left to send.
 ///
 /// Nothing has begun if this fails.
-pub fn send(orders: impl AsFd, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<u8>> {
-    let mut unsent = order.encode();
+pub fn send(orders: impl AsFd, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Zeroizing<Vec<u8>>> {
+    let bytes = Zeroizing::new(order.encode());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let sent = rustix::net::sendmsg(orders, &[IoSlice::new(&unsent)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    unsent.drain(..sent);
-    Ok(unsent)
+    let sent = rustix::net::sendmsg(orders, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(Zeroizing::new(bytes.get(sent..).unwrap_or_default().to_vec()))
 }
 
 /// Waits for a descriptor that comes back.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use tokio::net::UnixStream;
+use zeroize::Zeroizing;
 
 use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
@@ -75,17 +76,17 @@ impl Inits {
             // The runtime knows of the socket before anything can come out of it.
             let orders = UnixStream::from_std(orders)?;
             if let Ok(unsent) = send(&orders, order, fds) {
-                return Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None });
+                return Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None, authority: None });
             }
         }
         let Idle { init, control, orders } = Idle::new(&self.image)?;
         let orders = UnixStream::from_std(orders)?;
         let unsent = match send(&orders, order, fds) {
             // It is gone already, and has said why.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Zeroizing::default(),
             sent => sent?,
         };
-        Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None })
+        Ok(Launched { init, control, orders, unsent, enclosed: None, sockets: None, authority: None })
     }
 
     /// Sees to it that enough wait, and that there are rules for what is hidden. Failing is no harm: the next call tries again.

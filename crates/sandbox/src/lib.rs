@@ -39,6 +39,7 @@ mod orphans;
 mod outcome;
 mod ownership;
 mod plan;
+mod private;
 #[path = "../init/protocol.rs"]
 #[allow(dead_code, reason = "the other side reads orders and writes reports")]
 mod protocol;
@@ -59,10 +60,11 @@ pub use executable::{Executable, LARGEST_PROGRAM, PinnedFile, ProgramFile, Progr
 pub use outcome::{Captured, Ended, Layer, Namespace, Outcome, StopCause, Usage};
 pub use ownership::is_changeable;
 pub use plan::{Containment, EgressHost, EgressPlan, EnclosurePlan, Interpreters, Limits, ProcessPlan, UnixSockets};
+pub use private::{PrivateFile, PrivateVariable, SECRET_FILES};
 pub use reason::Reason;
 pub use runner::{
-    Door, Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT, executor_of,
-    not_enforced_by, run_constrained_process,
+    Door, InterceptedBy, Prepared, RunInput, SandboxProcessRunner, TIER_B_DOES_NOT, TIER_B_EXECUTOR, TIER_C_DOES_NOT,
+    executor_of, not_enforced_by, run_constrained_process,
 };
 pub use running::{Aftermath, RunningProcess, Stopper};
 pub use stream::{OutputChunk, OutputStream};

@@ -72,6 +72,14 @@ pub struct EnclosurePlan {
     pub unix_sockets: UnixSockets,
     /// With strict egress, the ports at which programs find a host by its name, without knowing of a proxy.
     pub ports: BTreeSet<u16>,
+    /// Whether its programs trust an authority of its own, so that somebody can look into their connections.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub intercepts: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_not(value: &bool) -> bool {
+    !*value
 }
 
 /// Whether programs of an enclosure may use Unix sockets, besides pairs of connected ones, which they always may.

@@ -21,10 +21,12 @@ use tokio::{
     net::UnixStream,
     sync::{mpsc, oneshot, watch},
 };
+use zeroize::Zeroizing;
 
 use crate::{
     egress::{
-        Connector, Doorkeeper, EgressLimits, EgressServer, Forbidden, HostRule, HostRules, Observer, SystemResolver,
+        Connector, Doorkeeper, EgressLimits, EgressServer, Forbidden, HostRule, HostRules, Interception, Interceptor,
+        Observer, RunAuthority, SystemResolver, fetch::Trust,
     },
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::{Executable, ProgramFiles},
@@ -34,6 +36,7 @@ use crate::{
     inits::Inits,
     outcome::{Ended, Layer, Outcome},
     plan::{Containment, EgressHost, Limits, ProcessPlan},
+    private::{self, PrivateFile, PrivateVariable, Sealed},
     protocol::{self, Inside, MAX_ORDER, Named, Order, Unchanged},
     running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
     stamp::status_of,
@@ -72,7 +75,7 @@ pub struct SandboxProcessRunner {
 }
 
 /// What belongs to one run and not to the plan.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RunInput {
     /// Standard input; empty when not given.
     pub stdin: Option<Vec<u8>>,
@@ -90,6 +93,34 @@ pub struct RunInput {
     pub principal: String,
     /// Who decides about its connections, with strict egress. Without anybody there are none.
     pub door: Option<Door>,
+    /// Who looks into its connections. The plan has to be one for strict egress, in an enclosure that intercepts.
+    pub interceptor: Option<InterceptedBy>,
+    /// Variables besides the plan's. They count where the plan has others of their names.
+    pub private_variables: Vec<PrivateVariable>,
+    /// Files that are in [`SECRET_FILES`](crate::SECRET_FILES) of its enclosure, and nowhere else.
+    pub private_files: Vec<PrivateFile>,
+}
+
+impl std::fmt::Debug for RunInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SECURITY: what it holds does not belong in logs.
+        f.debug_struct("RunInput").field("principal", &self.principal).finish_non_exhaustive()
+    }
+}
+
+/// Who looks into the connections of a run.
+#[derive(Clone)]
+pub struct InterceptedBy {
+    /// Judges and rewrites what passes.
+    pub interceptor: Arc<dyn Interceptor>,
+    /// Who is trusted to say which host is which.
+    pub trust: Trust,
+}
+
+impl std::fmt::Debug for InterceptedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InterceptedBy")
+    }
 }
 
 /// Who decides about the connections of a run.
@@ -196,12 +227,14 @@ impl SandboxProcessRunner {
     /// # Errors
     /// When the plan is refused.
     pub async fn prepare(&self, plan: &ProcessPlan, input: RunInput) -> Result<Prepared, Error> {
+        check_input(plan, &input)?;
         let opened = Opened { executable: input.executable, directory: input.directory };
         let checked = guard::check(plan, &self.allowed_egress_hosts, opened)?;
         self.check_enclosure(plan, &checked)?;
         let Checked { executable, directory, hidden, real } = checked;
         let (executable, unchanged) = confirm(executable, input.program).await?;
-        let source = self.source(plan, input.workspace, input.principal)?;
+        let files: Arc<[PrivateFile]> = input.private_files.into();
+        let source = self.source(plan, input.workspace, input.principal, !files.is_empty())?;
         let inside = match &source {
             Source::Tree(_) => None,
             Source::Enclosure(..) => Some(inside(&executable, &directory, &real)?),
@@ -212,25 +245,27 @@ impl SandboxProcessRunner {
             Source::Tree(inits) => inits.walls().find(&hidden),
             Source::Enclosure(..) => Found::Nothing,
         };
-        let order = Order {
+        let order = Sealed(Order {
             args: executable.arguments(plan.argv0.as_deref().unwrap_or(plan.program.as_str()), &plan.args),
             hidden: hidden_as_bytes(&hidden),
             unchanged,
             inside,
             has_walls: matches!(walls, Found::Rules(_)),
             has_stdin: input.stdin.is_some(),
+            env: private::environment(plan, &input.private_variables)?,
             ..order(plan, shorter.unwrap_or(wall))
-        };
+        });
         check_size(&order)?;
         let (live, output) = mpsc::channel(LIVE_CHUNKS);
         let keep = plan.limits.output_bytes;
         let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
         let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
         let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
-        let given =
-            Given { directory, ends: [stdout_end, stderr_end], program: executable.into_binary(), stdin, walls };
+        let ends = [stdout_end, stderr_end];
+        let given = Given { directory, ends, program: executable.into_binary(), stdin, walls, files };
         let mut launched = source.launch(&order, &given).await?;
-        let egress = input.door.map(|door| (door, Arc::clone(&self.net)));
+        let (net, interceptor) = (Arc::clone(&self.net), input.interceptor);
+        let egress = input.door.map(|door| Egress { door, net, interceptor });
         let server = launched.serve(egress.as_ref())?;
         Ok(Prepared {
             source,
@@ -259,7 +294,13 @@ impl SandboxProcessRunner {
     }
 
     /// Where the process for a plan comes from.
-    fn source(&self, plan: &ProcessPlan, workspace: Option<OwnedFd>, principal: String) -> Result<Source, Error> {
+    fn source(
+        &self,
+        plan: &ProcessPlan,
+        workspace: Option<OwnedFd>,
+        principal: String,
+        has_secret_files: bool,
+    ) -> Result<Source, Error> {
         if plan.containment.is_none() {
             return Ok(Source::Tree(Arc::clone(&self.inits)));
         }
@@ -272,6 +313,7 @@ impl SandboxProcessRunner {
         let identity = Identity::of(&status);
         let broken = || Error::new(Kind::SpawnFailed, "the plan has no enclosure");
         let profile = Profile::of(plan, &principal, identity).ok_or_else(broken)?;
+        let profile = Profile { has_secret_files, ..profile };
         Ok(Source::Enclosure(tier_c, Arc::new(Place { profile, workspace })))
     }
 }
@@ -314,7 +356,7 @@ impl Source {
                 let [stdout, stderr] = &given.ends;
                 let mut fds = vec![stdout.as_fd(), stderr.as_fd()];
                 fds.extend(given.stdin.as_ref().map(AsFd::as_fd));
-                tier_c.launch(place, order, &fds).await
+                tier_c.launch(place, order, &fds, &given.files).await
             }
         }
     }
@@ -333,13 +375,12 @@ impl Source {
 pub struct Prepared {
     source: Source,
     launched: Launched,
-    /// Who decides about connections, and the way out.
-    egress: Option<(Door, Arc<Connector>)>,
+    egress: Option<Egress>,
     /// What serves its network, in which there is nobody yet.
     server: Option<EgressServer>,
     /// The hosts that were declared where nothing is enforced, and how to find them.
     declared: Option<(Vec<EgressHost>, Arc<Connector>)>,
-    order: Order,
+    order: Sealed,
     given: Given,
     streams: [Stream; 2],
     output: mpsc::Receiver<OutputChunk>,
@@ -350,6 +391,13 @@ pub struct Prepared {
     out_of_time: Ended,
 }
 
+/// Who decides about connections, the way out, and who looks into them.
+struct Egress {
+    door: Door,
+    net: Arc<Connector>,
+    interceptor: Option<InterceptedBy>,
+}
+
 /// What goes along with an order.
 struct Given {
     directory: OwnedFd,
@@ -358,6 +406,8 @@ struct Given {
     program: Arc<OwnedFd>,
     walls: Found,
     stdin: Option<OwnedFd>,
+    /// The secrets that are files.
+    files: Arc<[PrivateFile]>,
 }
 
 impl Given {
@@ -459,18 +509,30 @@ pub struct Launched {
     /// Where the word to go comes from.
     pub orders: UnixStream,
     /// What did not fit into the socket yet.
-    pub unsent: Vec<u8>,
+    pub unsent: Zeroizing<Vec<u8>>,
     /// What is around it.
     pub enclosed: Option<Enclosed>,
     /// What leads out of its network.
     pub sockets: Option<Sockets>,
+    /// Whom its programs trust, besides those that all trust.
+    pub authority: Option<Arc<RunAuthority>>,
 }
 
 impl Launched {
     /// Serves the network, if there is somebody to decide about it. Otherwise it leads nowhere.
-    fn serve(&mut self, egress: Option<&(Door, Arc<Connector>)>) -> Result<Option<EgressServer>, Error> {
-        let (Some(sockets), Some((Door(keeper), net))) = (self.sockets.take(), egress) else { return Ok(None) };
-        let server = EgressServer::start(sockets.into(), Arc::clone(keeper), Arc::clone(net), EgressLimits::default());
+    fn serve(&mut self, egress: Option<&Egress>) -> Result<Option<EgressServer>, Error> {
+        let (Some(sockets), Some(egress)) = (self.sockets.take(), egress) else { return Ok(None) };
+        let Egress { door: Door(keeper), net, interceptor } = egress;
+        let interception = match (interceptor.clone(), self.authority.clone()) {
+            (None, _) => None,
+            (Some(InterceptedBy { interceptor, trust }), Some(authority)) => {
+                Some(Interception { interceptor, trust, authority })
+            }
+            // SECURITY: without an authority nothing could be looked into, and placeholders would go out as they are.
+            (Some(_), None) => return Err(Error::new(Kind::SpawnFailed, "the enclosure has no authority of its own")),
+        };
+        let (keeper, net) = (Arc::clone(keeper), Arc::clone(net));
+        let server = EgressServer::start(sockets.into(), keeper, net, EgressLimits::default(), interception);
         server.map(Some).map_err(failed)
     }
 
@@ -522,7 +584,6 @@ pub async fn run_constrained_process(
 fn order(plan: &ProcessPlan, wall: Duration) -> Order {
     let Limits { cpu_seconds, address_space, processes, file_size, open_files, .. } = plan.limits;
     Order {
-        env: plan.env.iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect(),
         wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
         cpu_seconds,
         address_space,
@@ -531,6 +592,23 @@ fn order(plan: &ProcessPlan, wall: Duration) -> Order {
         open_files,
         ..Order::default()
     }
+}
+
+/// Whether the tier of a plan can do what is asked of it beside the plan.
+fn check_input(plan: &ProcessPlan, input: &RunInput) -> Result<(), Error> {
+    let is_strict = plan.egress.mode == EgressEnforcementMode::Strict;
+    let intercepts = match &plan.containment {
+        Containment::None => false,
+        Containment::Enclosure(enclosure) => enclosure.intercepts && is_strict,
+    };
+    if input.interceptor.is_some() && !intercepts {
+        let what = "connections can only be looked into with strict egress, in an enclosure that intercepts";
+        return Err(Error::new(Kind::Unavailable, what));
+    }
+    if !input.private_files.is_empty() && plan.containment.is_none() {
+        return Err(Error::new(Kind::Unavailable, "secrets in files need an enclosure, which tier b has not"));
+    }
+    private::check_files(&input.private_files)
 }
 
 fn check_size(order: &Order) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use tokio::{
     sync::{oneshot, watch},
     time::{Instant, sleep_until},
 };
+use zeroize::Zeroizing;
 
 use crate::{
     egress::{EgressServer, Observer},
@@ -70,7 +71,7 @@ pub struct Enclosed {
 
 impl Supervision {
     /// Waits until the program runs, or it is clear why not. Nobody can stop it yet but by dropping this.
-    pub async fn begin(self, orders: UnixStream, unsent: Vec<u8>) -> Result<Begun, Error> {
+    pub async fn begin(self, orders: UnixStream, unsent: Zeroizing<Vec<u8>>) -> Result<Begun, Error> {
         let overdue = sleep_until(in_time(self.wall.saturating_add(A_LITTLE)));
         tokio::pin!(overdue);
         let mut watch = Watch::default();
@@ -110,7 +111,7 @@ impl Supervision {
 }
 
 /// Sends what is left of the order, and returns what is refused of it, if anything is: then the program does not run.
-async fn exchange(mut orders: UnixStream, unsent: Vec<u8>) -> Option<Report> {
+async fn exchange(mut orders: UnixStream, unsent: Zeroizing<Vec<u8>>) -> Option<Report> {
     // Who refuses the order while it is sent says so.
     let _ = orders.write_all(&unsent).await;
     let mut word = [0; REPORT_LENGTH];

@@ -14,28 +14,23 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use egress_lab::{
-    Lab, Setup,
-    hosts::{Host, greet, server_config},
-    is_closed_within, read_all,
-};
-use futures_util::future::BoxFuture;
+use egress_lab::{Lab, Setup, hosts::Host, is_closed_within, read_all};
+use hyper::http::{request, response};
 use palyra_sandbox::egress::{
-    Admitted, ConnectionOutcome, Connector, EgressRefusalKind as Kind, Interceptor, Rewound, Via,
+    BodyFilter, ConnectionOutcome, EgressRefusal, EgressRefusalKind as Kind, Interceptor, Unchanged, Via,
 };
 use palyra_types::HostName;
-use rustls::{HandshakeKind, crypto::aws_lc_rs, pki_types::CertificateDer};
+use rustls::{HandshakeKind, crypto::aws_lc_rs};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use tokio_rustls::TlsAcceptor;
 
 const NAME: &str = "listed.example";
 
@@ -368,93 +363,11 @@ async fn an_address_has_no_server_name_so_its_rule_says_any() {
     assert_eq!(lab.refusals(1).await, [Kind::NoServerName]);
 }
 
-/// Terminates TLS for one host, writes down what it sees, and asks the real host.
-struct Vault {
-    config: Arc<rustls::ServerConfig>,
-    upstream: Option<CertificateDer<'static>>,
-    seen: Mutex<Vec<(String, Vec<u8>)>>,
-}
-
-impl Interceptor for Vault {
-    fn intercepts(&self, host: &HostName, _: u16) -> bool {
-        host.as_str() == NAME
-    }
-
-    fn serve<'a>(
-        &'a self,
-        client: Rewound,
-        to: &'a Admitted,
-        upstream: &'a Connector,
-    ) -> BoxFuture<'a, io::Result<(u64, u64)>> {
-        Box::pin(async move {
-            let mut tls = TlsAcceptor::from(Arc::clone(&self.config)).accept(client).await?;
-            let mut request = vec![0; 11];
-            tls.read_exact(&mut request).await?;
-            self.seen.lock().unwrap().push((to.host().to_string(), request.clone()));
-            let connected = upstream.connect(to).await.map_err(io::Error::other)?;
-            let mut real = greet(connected.stream, to.host().as_str(), self.upstream.clone()).await?;
-            let replaced = request.iter().map(|byte| if *byte == b'?' { b'!' } else { *byte }).collect::<Vec<_>>();
-            real.write_all(&replaced).await?;
-            real.read_exact(&mut request).await?;
-            tls.write_all(&request).await?;
-            tls.shutdown().await?;
-            Ok((11, 12))
-        })
-    }
-}
-
-#[tokio::test]
-async fn an_interceptor_sees_its_own_host_decrypted_and_no_other() {
-    let (own, other) = (Host::tls(NAME).await, Host::tls("other.example").await);
-    let (config, trusted) = server_config(NAME);
-    let upstream = Some(own.certificate());
-    let vault = Arc::new(Vault { config, upstream, seen: Mutex::default() });
-    let interceptor: Arc<dyn Interceptor> = Arc::<Vault>::clone(&vault);
-    let lab = Setup::new().strict(NAME, own.at).strict("other.example", other.at).intercepted_by(interceptor).start();
-
-    let through = lab.tunnel(&format!("{NAME}:{}", own.port())).await.unwrap();
-    assert_eq!(own.connections(), 0);
-    let mut tls = greet(through, NAME, Some(trusted)).await.unwrap();
-    tls.write_all(b"key: secret?").await.unwrap_or_default();
-    let mut answer = Vec::new();
-    tls.read_to_end(&mut answer).await.unwrap_or_default();
-    assert_eq!(String::from_utf8_lossy(&answer), "key: secret");
-
-    let through = lab.tunnel(&format!("other.example:{}", other.port())).await.unwrap();
-    let mut tls = other.greet(through, "other.example").await.unwrap();
-    tls.write_all(b"private").await.unwrap();
-    tls.read_exact(&mut [0; 7]).await.unwrap();
-    drop(tls);
-
-    let records = lab.records(2).await;
-    assert_eq!((records[0].sent, records[0].received), (11, 12));
-    assert_eq!(*vault.seen.lock().unwrap(), [(NAME.to_owned(), b"key: secret".to_vec())]);
-}
-
-#[tokio::test]
-async fn an_interceptor_is_never_given_what_is_not_tls_for_its_host() {
-    let own = Host::echo().await;
-    let (config, _) = server_config(NAME);
-    let vault = Arc::new(Vault { config, upstream: None, seen: Mutex::default() });
-    let interceptor: Arc<dyn Interceptor> = Arc::<Vault>::clone(&vault);
-    // The rule lets anything pass; the interceptor's host still has to be greeted by its name.
-    let lab = Setup::new().open(NAME, own.at).intercepted_by(interceptor).start();
-    for words in [hello(&[named("evil.com")]), hello(&[]), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
-        let mut client = lab.tunnel(&format!("{NAME}:{}", own.port())).await.unwrap();
-        client.write_all(&words).await.unwrap();
-        read_all(&mut client).await;
-    }
-    let plain = format!("GET http://{NAME}:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", own.port());
-    assert!(lab.say(plain.as_bytes()).await.contains("no_tls"));
-    assert_eq!(lab.refusals(4).await, [Kind::WrongServerName, Kind::NoServerName, Kind::NoTls, Kind::NoTls]);
-    assert_eq!((own.connections(), vault.seen.lock().unwrap().len()), (0, 0));
-}
-
-/// Takes every other host that it is asked about, and then holds on to its client for ever.
+/// Takes every other host that it is asked about, and counts what it is given.
 #[derive(Default)]
 struct Fickle {
     asked: AtomicUsize,
-    served: AtomicUsize,
+    given: AtomicUsize,
 }
 
 impl Interceptor for Fickle {
@@ -462,17 +375,18 @@ impl Interceptor for Fickle {
         self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
-    fn serve<'a>(
-        &'a self,
-        client: Rewound,
-        _: &'a Admitted,
-        _: &'a Connector,
-    ) -> BoxFuture<'a, io::Result<(u64, u64)>> {
-        self.served.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            let _client = client;
-            std::future::pending().await
-        })
+    fn request(&self, _: &HostName, _: u16, _: &mut request::Parts) -> Result<Box<dyn BodyFilter>, EgressRefusal> {
+        self.given.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Unchanged))
+    }
+
+    fn response(&self, _: &HostName, _: u16, _: &mut response::Parts) -> Result<Box<dyn BodyFilter>, EgressRefusal> {
+        Ok(Box::new(Unchanged))
+    }
+
+    fn elsewhere(&self, _: &HostName, _: u16, _: &request::Parts) -> Result<Box<dyn BodyFilter>, EgressRefusal> {
+        self.given.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Unchanged))
     }
 }
 
@@ -491,18 +405,16 @@ async fn an_interceptor_that_changes_its_mind_is_given_nothing_that_was_not_judg
             read_all(&mut stream).await;
         }
     }
-    assert_eq!(fickle.served.load(Ordering::Relaxed), 0);
+    assert_eq!(fickle.given.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn an_intercepted_connection_is_revoked_like_any_other() {
     let host = Host::echo().await;
     let lab = Setup::new().strict(NAME, host.at).intercepted_by(Arc::new(Fickle::default())).start();
-    let mut client = lab.tunnel(&format!("{NAME}:{}", host.port())).await.unwrap();
-    client.write_all(&hello(&[named(NAME)])).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut client = lab.inside(NAME, host.port()).await;
     lab.keeper.revoke_everything();
-    assert!(is_closed_within(&mut client, Duration::from_millis(500)).await);
+    assert!(is_closed_within(client.get_mut().0, Duration::from_millis(500)).await);
     assert_eq!(lab.records(1).await[0].outcome, ConnectionOutcome::Revoked);
     assert_eq!(host.connections(), 0);
 }

@@ -108,6 +108,7 @@ numbers! {
     Capset 126 91,
     Prctl 157 167,
     Mount 165 40,
+    Umount2 166 39,
     Getdents64 217 61,
     ClockGettime 228 113,
     ExitGroup 231 94,

@@ -72,6 +72,41 @@ pub fn cover(path: &CStr) -> Result<(), Errno> {
     }
 }
 
+/// Mounts memory for files over a directory. Nobody else's user can enter it, and nothing in it can be executed.
+pub fn mount_memory(path: &CStr) -> Result<(), Errno> {
+    let kind = at(c"tmpfs".as_ptr());
+    let options = at(c"mode=700,size=32m".as_ptr());
+    // SAFETY: every string ends with NUL.
+    unsafe { call(Number::Mount, [kind, at(path.as_ptr()), kind, FOR_READING, options]) }.map(drop)
+}
+
+/// Shows a file in the place of another one, to be read.
+pub fn bind_read_only(file: &CStr, path: &CStr) -> Result<(), Errno> {
+    // SAFETY: both paths end with NUL.
+    unsafe { call(Number::Mount, [at(file.as_ptr()), at(path.as_ptr()), 0, BIND]) }?;
+    make_read_only(path)
+}
+
+/// Nothing can be written any more through the mount at this path.
+pub fn make_read_only(path: &CStr) -> Result<(), Errno> {
+    const READ_ONLY: usize = 1;
+    const REMOUNT: usize = 0x20;
+    let how = BIND | REMOUNT | READ_ONLY | FOR_READING;
+    // SAFETY: the path ends with NUL.
+    unsafe { call(Number::Mount, [0, at(path.as_ptr()), 0, how]) }.map(drop)
+}
+
+/// Takes the mount at this path away. What was bound from it stays where it is.
+pub fn unmount(path: &CStr) -> Result<(), Errno> {
+    const DETACH: usize = 2;
+    // SAFETY: the path ends with NUL.
+    unsafe { call(Number::Umount2, [at(path.as_ptr()), DETACH]) }.map(drop)
+}
+
+/// No set-id programs, no devices, no programs at all.
+const FOR_READING: usize = 2 | 4 | 8;
+const BIND: usize = 0x1000;
+
 /// Mounts pseudo-terminals of one's own. Not as many as there can be on the machine, which all share.
 pub fn mount_terminals(path: &CStr) -> Result<(), Errno> {
     const NO_SET_ID_NO_EXEC: usize = 2 | 8;

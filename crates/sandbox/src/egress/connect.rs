@@ -28,7 +28,6 @@ use tokio::{
 use super::{
     address::{NotPublic, embedded, is_public},
     door::{Admitted, Terms},
-    intercept::Interceptor,
     refusal::{EgressRefusal, EgressRefusalKind as Kind},
     resolve::{Resolve, Share},
     rules::PrivateAddresses,
@@ -39,7 +38,6 @@ pub struct Connector {
     resolver: Arc<dyn Resolve>,
     forbidden: Forbidden,
     dial: Arc<dyn Dial>,
-    interceptor: Option<Arc<dyn Interceptor>>,
     patience: Duration,
     room: Arc<Semaphore>,
 }
@@ -58,17 +56,9 @@ impl Connector {
             resolver,
             forbidden,
             dial: Arc::new(SystemDial),
-            interceptor: None,
             patience: Duration::from_secs(10),
             room: Arc::new(Semaphore::new(ROOM)),
         }
-    }
-
-    /// With somebody who terminates TLS for some hosts.
-    #[must_use]
-    pub fn intercepted_by(mut self, interceptor: Arc<dyn Interceptor>) -> Self {
-        self.interceptor = Some(interceptor);
-        self
     }
 
     /// With another way to open sockets.
@@ -132,11 +122,6 @@ impl Connector {
             };
         }
         Err(last)
-    }
-
-    /// Who terminates TLS for a host, if anybody does.
-    pub(crate) fn interceptor_of(&self, host: &HostName, port: u16) -> Option<&Arc<dyn Interceptor>> {
-        self.interceptor.as_ref().filter(|one| one.intercepts(host, port))
     }
 
     /// The addresses that may be connected to. All others of the host are acceptable, too, or there is none.

@@ -38,7 +38,7 @@ pub(crate) async fn serve(run: Arc<Run>, stream: TcpStream) {
     };
     match admitted {
         Ok(passage) => {
-            let seat = Seat::new(&run.lobby);
+            let seat = Arc::new(Seat::new(&run.lobby));
             let tunnel = Tunnel { client, passage, entry };
             tunnel.carry(&run, &seat, Reached::NotYet).await;
         }

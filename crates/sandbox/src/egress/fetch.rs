@@ -13,7 +13,7 @@
 //! | what may be sent along | [`FetchHeaders`] |
 //! | where a redirect leads, and what goes there | `redirect` |
 //! | one connection, one request, one response | `hop` |
-//! | who is trusted | [`Authorities`] |
+//! | who is trusted | [`Authorities`], [`Trust`] |
 //!
 //! Guarantees: no connection but through the doorkeeper and the connector, for each hop anew; a certificate is verified
 //! for the host that was ruled on; nothing goes from an encrypted connection to one in the open; what is meant for one
@@ -39,15 +39,14 @@ use palyra_types::word::words;
 pub use self::{
     error::{FetchError, FetchErrorKind, Late},
     headers::{FetchHeaders, HeaderError},
-    trust::{Authorities, AuthorityError},
+    trust::{Authorities, AuthorityError, Trust},
     url::{FetchUrl, Scheme, UrlError},
 };
 use self::{
     hop::{Answer, Hop},
     redirect::Step,
-    trust::Trust,
 };
-use super::{connect::Connector, door::Doorkeeper};
+use super::{connect::Connector, door::Doorkeeper, intercept::Interceptor};
 
 /// Makes requests.
 #[derive(Debug)]
@@ -63,12 +62,23 @@ impl Fetcher {
         Self { net, trust: Trust::new(authorities) }
     }
 
+    /// Who it trusts to say which host is which.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        self.trust.clone()
+    }
+
     /// Makes a request, and those that it is redirected to. The time that the doorkeeper takes does not count: a person
-    /// may be asked.
+    /// may be asked. Every request and every answer passes the interceptor, if there is one.
     ///
     /// # Errors
-    /// When a connection is refused, the host cannot be trusted, or there is no response within the limits.
-    pub async fn fetch(&self, keeper: &dyn Doorkeeper, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+    /// When a connection or a request is refused, the host cannot be trusted, or there is no response within the limits.
+    pub async fn fetch(
+        &self,
+        keeper: &dyn Doorkeeper,
+        request: FetchRequest,
+        interceptor: Option<&dyn Interceptor>,
+    ) -> Result<FetchResponse, FetchError> {
         let FetchRequest { method, url, headers, bound, body, redirects: follow, limits } = request;
         let mut step = Step { method, url, headers, body: Bytes::from(body) };
         let mut left = limits.total;
@@ -77,7 +87,8 @@ impl Fetcher {
             let hop = Hop::ask(keeper, &step.url).await?;
             let begun = Instant::now();
             let following = (follow == Redirects::Follow).then_some(&bound);
-            let answer = hop.exchange(self, &step, (following, FetchLimits { total: left, ..limits })).await?;
+            let terms = hop::Terms { following, interceptor, limits: FetchLimits { total: left, ..limits } };
+            let answer = hop.exchange(self, &step, terms).await?;
             left = left.saturating_sub(begun.elapsed());
             match answer {
                 Answer::Response(head, body) => {

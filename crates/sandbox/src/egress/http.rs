@@ -4,6 +4,7 @@
 //! the Host header that the host sees is the one that was decided about; what concerns only the hop to the proxy goes
 //! no further; a body arrives, and the host is told in one way how long it is. Where a client says so in two ways, its
 //! chunks count and its Content-Length is dropped, as HTTP demands.
+//! Where somebody looks into the run's connections, each plain request passes them, head and body.
 //! Refuses: requests for the proxy itself, tunnels to port 80, other schemes, user information, encodings of a body
 //! other than chunks.
 
@@ -16,11 +17,10 @@ use std::{
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::{
     Method, Request, Response, StatusCode, Uri, Version,
     body::{Body as _, Bytes, Incoming},
-    header::{self, HeaderMap, HeaderName, HeaderValue},
+    header::{self, HeaderValue},
     server::conn::http1,
     service::service_fn,
     upgrade::OnUpgrade,
@@ -31,11 +31,13 @@ use tokio::{net::TcpStream, sync::mpsc};
 
 use super::{
     authority,
+    body::{Body, Pump, boxed, drain, whole},
     connect::Connected,
     door::{ConnectionOutcome, Via},
+    heads::{self, host_header, is_chunked, pass_back, strip_hop},
     ledger::{Entry, Stop},
     lobby::Seat,
-    opening::{Client, sentence},
+    opening::Client,
     refusal::{EgressRefusal, EgressRefusalKind as Kind, shown},
     relay::Counted,
     rules::Opening,
@@ -107,8 +109,6 @@ struct PendingTunnel {
     entry: Entry,
 }
 
-type Body = UnsyncBoxBody<Bytes, hyper::Error>;
-
 impl Front {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         self.seat.rise();
@@ -137,7 +137,7 @@ impl Front {
             Ok((passage, upstream)) => {
                 let pending = PendingTunnel { upgrade: hyper::upgrade::on(request), passage, upstream, entry };
                 *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
-                Response::new(Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync())
+                Response::new(whole(Bytes::new()))
             }
             Err(stop) => self.stop(entry, stop),
         }
@@ -149,12 +149,31 @@ impl Front {
             Err(refusal) => return self.stop(entry, refusal.into()),
         };
         let to = &passage.admitted;
-        let is_intercepted = self.run.net.interceptor_of(to.host(), to.port()).is_some();
+        let interceptor = self.run.interception().map(|one| Arc::clone(&one.interceptor));
+        let is_intercepted = interceptor.as_ref().is_some_and(|one| one.intercepts(to.host(), to.port()));
         if is_intercepted || to.terms().tls.on(to.port()) == Opening::Tls {
             let detail = format!("port {} of `{}` is for TLS, and this is a plain request", to.port(), to.host());
             return self.stop(entry, EgressRefusal::new(Kind::NoTls, detail).into());
         }
-        match self.forward(request, passage, entry).await {
+        // What was ruled on, which is a name where the client gave its synthetic address.
+        let target = Target { host: to.host().clone(), port: to.port() };
+        let (request, looked) = match interceptor {
+            None => (target.rewrite(request).map(boxed), None),
+            Some(interceptor) => {
+                let (parts, body) = target.rewrite(request).into_parts();
+                match interceptor.elsewhere(&target.host, target.port, &parts) {
+                    Ok(filter) => {
+                        let (pump, piped) = Pump::new(body, filter);
+                        (Request::from_parts(parts, boxed(piped)), Some(pump))
+                    }
+                    Err(refusal) => {
+                        let _ = self.exchanges.send(Box::pin(drain(body)));
+                        return self.stop(entry, refusal.into());
+                    }
+                }
+            }
+        };
+        match self.forward(request, looked, passage, entry).await {
             Ok(response) => response,
             Err(refusal) => self.refuse(&refusal),
         }
@@ -163,13 +182,13 @@ impl Front {
     /// Sends a request on and the response back. The refusal that it may end in is noted by then.
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Request<Body>,
+        looked: Option<Pump>,
         mut passage: Passage,
         mut entry: Entry,
     ) -> Result<Response<Body>, EgressRefusal> {
         let (to, live) = (&passage.admitted, &mut passage.live);
-        // What was ruled on, which is a name where the client gave its synthetic address.
-        let target = Target { host: to.host().clone(), port: to.port() };
+        let host = to.host().clone();
         let connected = tokio::select! {
             biased;
             () = live.revoked(to) => Err(Stop::Revoked),
@@ -184,7 +203,7 @@ impl Front {
             }
         };
         entry.address = Some(address);
-        let broken = |kind| EgressRefusal::new(kind, format!("`{}` did not answer", target.host));
+        let broken = |kind| EgressRefusal::new(kind, format!("`{host}` did not answer"));
         let counted = Counted::new(stream, Arc::clone(entry.traffic()));
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(counted));
         let Ok((mut sender, connection)) = handshake.await else { return Err(broken(Kind::Unreachable)) };
@@ -211,8 +230,25 @@ impl Front {
         if self.exchanges.send(Box::pin(drive)).is_err() {
             return Err(broken(Kind::Unreachable));
         }
-        let response = sender.send_request(target.rewrite(request)).await;
-        let response = response.map_err(|_| broken(Kind::Unreachable))?;
+        let refused = Arc::new(Mutex::new(None));
+        if let Some(pump) = looked {
+            let (refused, refusing) = (Arc::clone(&refused), Arc::clone(&answered));
+            let pumped = pump.run(move |refusal| {
+                // Noted at once: the connection breaks next, and that is not what it ended by.
+                if let Some(entry) = refusing.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    entry.refused(refusal.clone());
+                }
+                *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+            });
+            let _ = self.exchanges.send(Box::pin(pumped));
+        }
+        let response = match sender.send_request(request).await {
+            Ok(response) => response,
+            Err(_) => {
+                let refusal = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+                return Err(refusal.unwrap_or_else(|| broken(Kind::Unreachable)));
+            }
+        };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(broken(Kind::Unreachable));
         }
@@ -232,17 +268,7 @@ impl Front {
     fn refuse(&self, refusal: &EgressRefusal) -> Response<Body> {
         // Nothing long is sent any more, so the client is waited for again.
         self.seat.sit(false);
-        let body = Full::new(Bytes::from(sentence(refusal))).map_err(|never| match never {}).boxed_unsync();
-        let mut response = Response::new(body);
-        *response.status_mut() = match refusal.kind {
-            Kind::Unresolvable | Kind::Unreachable => StatusCode::BAD_GATEWAY,
-            Kind::TooSlow => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::FORBIDDEN,
-        };
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        headers.insert(REFUSED, HeaderValue::from_static(refusal.kind.as_str()));
-        response
+        heads::refused(refusal).map(boxed)
     }
 
     /// A client that never asked for anything was too slow; one that did has only stopped asking.
@@ -255,7 +281,7 @@ impl Front {
 }
 
 impl PendingTunnel {
-    async fn carry(self, run: &Run, seat: &Seat) {
+    async fn carry(self, run: &Arc<Run>, seat: &Arc<Seat>) {
         let Self { upgrade, passage, upstream, entry } = self;
         // The response was not sent, or the socket is none of ours: neither leaves anything to carry.
         let Ok(upgraded) = upgrade.await else { return };
@@ -283,22 +309,12 @@ impl Target {
         for name in [header::CONTENT_LENGTH, header::EXPECT, header::HOST] {
             parts.headers.remove(name);
         }
-        parts.headers.insert(header::HOST, self.header());
+        parts.headers.insert(header::HOST, host_header(&self.host, self.port, 80));
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         parts.uri = parts.uri.path_and_query().map_or_else(Uri::default, |path| Uri::from(path.clone()));
         parts.version = Version::HTTP_11;
         parts.extensions.clear();
         Request::from_parts(parts, body)
-    }
-
-    fn header(&self) -> HeaderValue {
-        let host = match self.host.address() {
-            Some(std::net::IpAddr::V6(address)) => format!("[{address}]"),
-            _ => self.host.to_string(),
-        };
-        let text = if self.port == 80 { host } else { format!("{host}:{}", self.port) };
-        // A host is made of letters, digits and dots.
-        HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 }
 
@@ -306,13 +322,7 @@ fn target_of<B>(request: &Request<B>) -> Result<Target, EgressRefusal> {
     let refused = |kind, detail: String| Err(EgressRefusal::new(kind, detail));
     let (uri, headers) = (request.uri(), request.headers());
     let has_length = headers.contains_key(header::CONTENT_LENGTH);
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    // The library drops a length beside an encoding. Should it not, the two are not left to the host to choose from.
-    let is_chunked = match (codings.next(), codings.next()) {
-        (None, _) => false,
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") && !has_length => true,
-        _ => return refused(Kind::BadRequest, "the body is encoded in another way than by chunks".to_owned()),
-    };
+    let is_chunked = is_chunked(headers)?;
     let is_tunnel = request.method() == Method::CONNECT;
     let (authority, default) = match (uri.scheme_str(), uri.authority()) {
         (None, Some(authority)) if is_tunnel && uri.path_and_query().is_none() => (authority, None),
@@ -333,42 +343,10 @@ fn target_of<B>(request: &Request<B>) -> Result<Target, EgressRefusal> {
 }
 
 fn response_back(response: Response<Incoming>) -> Response<Body> {
-    let (mut parts, body) = response.into_parts();
-    if parts.headers.contains_key(header::TRANSFER_ENCODING) {
-        parts.headers.remove(header::CONTENT_LENGTH);
-    }
-    strip_hop(&mut parts.headers);
-    parts.headers.remove(REFUSED);
-    parts.version = Version::HTTP_11;
-    parts.extensions.clear();
-    Response::from_parts(parts, body.boxed_unsync())
+    let (mut head, body) = response.into_parts();
+    pass_back(&mut head);
+    Response::from_parts(head, boxed(body))
 }
-
-/// Removes what concerns one hop only, by its own name or because the Connection header says so.
-fn strip_hop(headers: &mut HeaderMap) {
-    let listed = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let listed = listed.flat_map(|value| value.split(',')).filter_map(|name| HeaderName::try_from(name.trim()).ok());
-    for name in listed.collect::<Vec<_>>() {
-        headers.remove(name);
-    }
-    for name in HOP_BY_HOP {
-        headers.remove(name);
-    }
-}
-
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-const REFUSED: HeaderName = HeaderName::from_static("x-palyra-refused");
 
 #[cfg(test)]
 mod tests;

@@ -181,6 +181,16 @@ impl Entry {
         self.refused(EgressRefusal::new(kind, detail));
     }
 
+    /// Whether it carries something.
+    pub(crate) const fn is_made(&self) -> bool {
+        self.was_made
+    }
+
+    /// How it came.
+    pub(crate) const fn via(&self) -> Via {
+        self.via
+    }
+
     pub(crate) const fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
@@ -265,12 +275,6 @@ impl Traffic {
         self.received.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Counts what somebody else has counted.
-    pub(crate) fn set(&self, sent: u64, received: u64) {
-        self.sent.store(sent, Ordering::Relaxed);
-        self.received.store(received, Ordering::Relaxed);
-    }
-
     /// The bytes that went out and came in so far.
     pub(crate) fn passed(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
@@ -278,13 +282,18 @@ impl Traffic {
 
     /// Waits until nothing has passed for about this long.
     pub(crate) async fn idle(&self, limit: Duration) {
-        let (mut before, mut still) = (self.passed(), 0);
-        while still < LOOKS {
-            tokio::time::sleep(limit / LOOKS).await;
-            let now = self.passed();
-            still = if now == before { still + 1 } else { 0 };
-            before = now;
-        }
+        idle(|| self.passed(), limit).await;
+    }
+}
+
+/// Waits until these counts have not changed for about this long.
+pub(crate) async fn idle<C: PartialEq>(passed: impl Fn() -> C, limit: Duration) {
+    let (mut before, mut still) = (passed(), 0);
+    while still < LOOKS {
+        tokio::time::sleep(limit / LOOKS).await;
+        let now = passed();
+        still = if now == before { still + 1 } else { 0 };
+        before = now;
     }
 }
 

@@ -74,6 +74,14 @@ words! {
         BadRequest = "bad_request",
         /// A part of a protocol that the proxy does not offer.
         NotSupported = "not_supported",
+        /// The host could not show that it is the host.
+        Untrusted = "untrusted",
+        /// A placeholder of a secret stands where the secret may not go.
+        SecretMisplaced = "secret_misplaced",
+        /// A secret that is to be put in the place of its placeholder cannot be had.
+        SecretUnavailable = "secret_unavailable",
+        /// What was sent cannot be looked through.
+        CannotBeRead = "cannot_be_read",
     }
 }
 
@@ -106,6 +114,12 @@ impl EgressRefusalKind {
             Self::TooSlow => "try again",
             Self::BadRequest => "send a well-formed HTTP/1.1 or SOCKS5 request",
             Self::NotSupported => "use HTTP CONNECT, plain HTTP or the SOCKS5 command CONNECT",
+            Self::Untrusted => {
+                "check the name; a private authority is added with `trust` under [egress] in the configuration"
+            }
+            Self::SecretMisplaced => "send the placeholder only where the secret's bindings let it go",
+            Self::SecretUnavailable => "ask whoever keeps the secret to renew it or to let this run use it",
+            Self::CannotBeRead => "send and ask for what is neither compressed nor longer than can be looked through",
         }
     }
 }

@@ -82,6 +82,11 @@ impl Room {
     }
 }
 
+/// A connection, encrypted or not.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A host's socket, with every byte counted.
 pub(crate) struct Counted {
     stream: TcpStream,

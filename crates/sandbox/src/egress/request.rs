@@ -2,7 +2,8 @@
 //!
 //! Guarantees: no line that ends in something else than CR LF, no continuation line, no space before a colon, no NUL,
 //! exactly one Host header: what two programs could read differently is refused. Never panics.
-//! Does not: look at later requests of the same connection. The proxy does, for those who use it.
+//! Does not: look at later requests of the same connection. The proxy does, for those who use it, and `conversation` for
+//! runs whose connections somebody looks into.
 
 use palyra_types::host::HostName;
 

@@ -14,13 +14,15 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::{
     connect::{Connected, Connector},
+    conversation::Reader,
     door::{Admitted, Doorkeeper},
-    intercept::Interceptor,
+    intercept::Interception,
     ledger::{Entry, Ledger, Stop},
     lobby::Lobby,
     names::{Names, SyntheticRange},
     refusal::{EgressRefusal, EgressRefusalKind as Kind},
     resolve::Share,
+    rules::Opening,
 };
 
 /// How much the egress of one run may use.
@@ -38,6 +40,8 @@ pub struct EgressLimits {
     pub handshake: Duration,
     /// How long its words may be, in bytes.
     pub header_bytes: usize,
+    /// How many bytes of a body are collected where its length changes on the way.
+    pub collected_bytes: usize,
     /// How much is noted that reached nobody. What exceeds it is counted.
     pub notes: u64,
     /// How long a connection may stand idle.
@@ -59,6 +63,7 @@ impl Default for EgressLimits {
             total: 10_000,
             handshake: Duration::from_secs(10),
             header_bytes: 16 << 10,
+            collected_bytes: 8 << 20,
             notes: 256,
             idle: Duration::from_secs(600),
             names: 4096,
@@ -76,6 +81,8 @@ pub(crate) struct Run {
     pub names: Names,
     pub ledger: Arc<Ledger>,
     pub lobby: Arc<Lobby>,
+    /// Who looks into its connections.
+    interception: Option<Arc<Interception>>,
     /// The names that are looked up for it at once.
     lookups: Share,
     /// Where the proxy listens, as the program sees it.
@@ -89,6 +96,7 @@ impl Run {
         net: Arc<Connector>,
         limits: EgressLimits,
         proxy: SocketAddr,
+        interception: Option<Interception>,
     ) -> Self {
         Self {
             names: Names::new(limits.synthetic, limits.names),
@@ -96,6 +104,7 @@ impl Run {
             lobby: Arc::new(Lobby::new(&limits)),
             lookups: Share::new(limits.lookups),
             asked: AtomicU64::new(0),
+            interception: interception.map(Arc::new),
             keeper,
             net,
             limits,
@@ -131,10 +140,25 @@ impl Run {
         Ok(Passage { admitted, live: Live { keeper: Arc::clone(&self.keeper), changes }, place })
     }
 
+    /// Who reads what passes on an admitted connection, if anybody does.
+    pub(crate) fn reader_of(&self, to: &Admitted) -> Option<Reader> {
+        let interception = self.interception.as_ref()?;
+        if interception.interceptor.intercepts(to.host(), to.port()) {
+            return Some(Reader::Inside(Arc::clone(interception)));
+        }
+        let is_plain = to.terms().tls.on(to.port()) == Opening::PlainHttp;
+        is_plain.then(|| Reader::Plain(Arc::clone(interception)))
+    }
+
+    /// Who looks into connections of this run, if anybody does.
+    pub(crate) const fn interception(&self) -> Option<&Arc<Interception>> {
+        self.interception.as_ref()
+    }
+
     /// What an admitted connection leads to.
     async fn reach(&self, to: &Admitted) -> Result<Upstream, EgressRefusal> {
-        match self.net.interceptor_of(to.host(), to.port()) {
-            Some(interceptor) => Ok(Upstream::Interceptor(Arc::clone(interceptor))),
+        match self.reader_of(to) {
+            Some(reader) => Ok(Upstream::Reader(reader)),
             None => self.net.connect(to).await.map(Upstream::Host),
         }
     }
@@ -165,16 +189,16 @@ impl Run {
 pub(crate) enum Upstream {
     /// The host.
     Host(Connected),
-    /// Somebody who terminates TLS in its place.
-    Interceptor(Arc<dyn Interceptor>),
+    /// The daemon itself, which reads requests and passes them on.
+    Reader(Reader),
 }
 
 /// A connection that was allowed, with its place among the others.
 pub(crate) struct Passage {
     pub admitted: Admitted,
     pub live: Live,
-    #[expect(dead_code, reason = "held until the connection ends")]
-    place: OwnedSemaphorePermit,
+    /// Held until the connection ends.
+    pub place: OwnedSemaphorePermit,
 }
 
 /// Watches whether a connection still is allowed.

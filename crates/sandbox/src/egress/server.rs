@@ -22,6 +22,7 @@ use super::{
     direct, dns,
     door::{Doorkeeper, Via},
     http,
+    intercept::Interception,
     ledger::{EgressSummary, Entry},
     lobby::Seat,
     opening::reset,
@@ -50,7 +51,7 @@ pub struct EgressServer {
 }
 
 impl EgressServer {
-    /// Serves the sockets of a run, in tasks of the current runtime.
+    /// Serves the sockets of a run, in tasks of the current runtime. Somebody may look into its connections.
     ///
     /// # Errors
     /// When the runtime cannot take the sockets.
@@ -59,6 +60,7 @@ impl EgressServer {
         keeper: Arc<dyn Doorkeeper>,
         net: Arc<Connector>,
         limits: EgressLimits,
+        interception: Option<Interception>,
     ) -> io::Result<Self> {
         let proxy = sockets.proxy.local_addr()?;
         sockets.dns.set_nonblocking(true)?;
@@ -71,7 +73,7 @@ impl EgressServer {
         });
         let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
 
-        let run = Arc::new(Run::new(keeper, net, limits, proxy));
+        let run = Arc::new(Run::new(keeper, net, limits, proxy, interception));
         let (over, is_over) = watch::channel(false);
         let accepted = Arc::new(AtomicU64::new(0));
         let mut doors = JoinSet::new();

@@ -1,7 +1,8 @@
 //! SOCKS5, as far as it is of use: the command CONNECT without authentication.
 //!
 //! Guarantees: the destination is a host that all programs read alike; everything else of the protocol, and SOCKS4, is
-//! refused with the code that says so. A client is told that it is connected only when it is.
+//! refused with the code that says so. A client is told that it is connected only when it is, or when the daemon reads its
+//! requests itself.
 
 use std::{
     io,

@@ -1,16 +1,15 @@
 //! A connection that carries bytes both ways, once it was allowed: CONNECT, SOCKS5 and direct connections end up here.
 //!
 //! Guarantees: the host gets nothing before the client's first words were judged, and no TLS hello that was not; a
-//! connection that is allowed no more is cut at once, in whatever state it is. An interceptor's client always opens with
-//! TLS that names the host.
+//! connection that is allowed no more is cut at once, in whatever state it is. A client whose TLS ends here always opens
+//! with a hello that names the host.
 
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
 use super::{
-    door::ConnectionOutcome,
-    intercept::Rewound,
+    conversation::{Conversation, Reader},
     ledger::{Entry, Stop},
     lobby::Seat,
     opening::{Client, reset},
@@ -28,18 +27,18 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     /// Judges the client's first words, meanwhile waits for the other end, then carries bytes until the end.
-    pub(crate) async fn carry(mut self, run: &Run, seat: &Seat, reached: Reached) {
+    pub(crate) async fn carry(mut self, run: &Arc<Run>, seat: &Arc<Seat>, reached: Reached) {
         let Self { client, passage, entry } = &mut self;
         let (to, live) = (&passage.admitted, &mut passage.live);
-        // SECURITY: whether there is an interceptor is asked once. Were it asked again, its answer could have changed,
-        // and an interceptor be given what was judged by a rule that lets anything pass.
-        let reached = match (reached, run.net.interceptor_of(to.host(), to.port())) {
-            (Reached::NotYet, Some(interceptor)) => Reached::Already(Upstream::Interceptor(Arc::clone(interceptor))),
-            (reached, _) => reached,
+        // SECURITY: whether somebody reads along is asked once. Were it asked again, the answer could have changed, and a
+        // reader be given what was judged by a rule that lets anything pass.
+        let reached = match reached {
+            Reached::NotYet => run.reader_of(to).map_or(Reached::NotYet, |one| Reached::Already(Upstream::Reader(one))),
+            reached => reached,
         };
-        let demand = match reached {
-            Reached::Already(Upstream::Interceptor(_)) => Opening::Tls,
-            Reached::Already(Upstream::Host(_)) | Reached::NotYet => to.terms().tls.on(to.port()),
+        let demand = match &reached {
+            Reached::Already(Upstream::Reader(Reader::Inside(_))) => Opening::Tls,
+            Reached::Already(_) | Reached::NotYet => to.terms().tls.on(to.port()),
         };
         #[cfg(weak)]
         let demand = if crate::weak::is_off(crate::weak::egress::OPENING) { Opening::Anything } else { demand };
@@ -62,24 +61,9 @@ impl Tunnel {
         };
         match opened {
             Ok((Upstream::Host(connected), ())) => self.relay(run, connected.stream, demand).await,
-            Ok((Upstream::Interceptor(interceptor), ())) => {
-                let Self { client: Client { stream, early, .. }, mut passage, mut entry } = self;
-                entry.made();
-                let traffic = Arc::clone(entry.traffic());
-                let client = Rewound::new(early, stream, Arc::clone(&traffic));
-                let outcome = tokio::select! {
-                    biased;
-                    () = passage.live.revoked(&passage.admitted) => ConnectionOutcome::Revoked,
-                    served = interceptor.serve(client, &passage.admitted, &run.net) => match served {
-                        Ok((sent, received)) => {
-                            traffic.set(sent, received);
-                            ConnectionOutcome::Closed
-                        }
-                        Err(_) => ConnectionOutcome::Failed,
-                    },
-                    () = traffic.idle(run.limits.idle) => ConnectionOutcome::Failed,
-                };
-                entry.ends(outcome);
+            Ok((Upstream::Reader(reader), ())) => {
+                let Self { client, passage, entry } = self;
+                Conversation { client, passage, entry, reader }.hold(run, seat).await;
             }
             Err(stop) => self.stop(stop).await,
         }

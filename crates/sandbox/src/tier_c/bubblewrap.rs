@@ -1,7 +1,7 @@
 //! Bubblewrap's part of an enclosure: the arguments that it is started with.
 //!
 //! Guarantees: the tree of mounts starts empty, and holds the system's programs to be read, a generated `/etc`, a few devices, `/proc`,
-//! temporary files of a bounded size and the workspace; no socket, no `/run`, no `/sys`, nothing of anybody's home. No mount point lies
+//! temporary files of a bounded size and the workspace; no socket, no `/run` but for the secrets of a call, no `/sys`, nothing of anybody's home. No mount point lies
 //! inside a workspace, where a link could lead it elsewhere (CVE-2026-87766).
 //! Does not: hold anything itself. The init inside adds the network's sockets, Landlock, the filters and the limits.
 
@@ -10,6 +10,7 @@ use std::{fs, io, path::PathBuf};
 use palyra_types::path::AbsolutePath;
 
 use super::profile::{NetworkKind, Profile};
+use crate::blueprint::SECRETS;
 
 /// What the directories of the system are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,10 @@ pub fn arguments(profile: &Profile, system: &SystemTree, binding: &Binding, init
     match binding {
         Binding::ByPath { etc } => args.add(["--ro-bind", &etc.to_string_lossy(), "/etc"]),
         Binding::ByDescriptor => args.add(["--dir", "/etc"]),
+    }
+    if profile.has_secret_files {
+        // Only where the init puts them.
+        args.add(["--dir", SECRETS]);
     }
     for path in profile.mounted_read_only(system) {
         args.mount("--ro-bind", path, binding);
@@ -226,6 +231,15 @@ mod tests {
     fn root_hands_directories_over_and_bubblewrap_makes_only_their_places() {
         let args = arguments(&example("/srv/shop"), &system(), &Binding::ByDescriptor, 5);
         assert_eq!(lines(&args), include_str!("golden/bubblewrap_root.txt"));
+    }
+
+    #[test]
+    fn there_is_a_place_for_secrets_only_where_there_are_any() {
+        let profile = Profile { has_secret_files: true, ..example("/w") };
+        let args = arguments(&profile, &system(), &Binding::ByDescriptor, 5);
+        let without = arguments(&example("/w"), &system(), &Binding::ByDescriptor, 5);
+        let added: Vec<&String> = args.iter().filter(|arg| !without.contains(arg)).collect();
+        assert_eq!(added, [SECRETS]);
     }
 
     #[test]

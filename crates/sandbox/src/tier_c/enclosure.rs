@@ -19,18 +19,20 @@ use rustix::{
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
 };
+use zeroize::{Zeroize, Zeroizing};
 
 use super::{
     cgroup::Cgroup,
-    linux::{Construction, LinuxBubblewrap},
+    linux::{Construction, LinuxBubblewrap, Own},
     profile::{NetworkKind, Profile},
 };
 use crate::{
-    egress::EgressSockets,
+    egress::{EgressSockets, RunAuthority},
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     image::Image,
     init::Idle,
     outcome::Layer,
+    private::PrivateFile,
     protocol::{REPORT_LENGTH, Report},
     supervision,
 };
@@ -48,6 +50,8 @@ pub struct Enclosure {
     pub user: Option<u32>,
     /// The layers that are known to hold before there is a call.
     pub layers: Vec<Layer>,
+    /// Whom its programs trust, besides those that all trust.
+    pub authority: Option<Arc<RunAuthority>>,
 }
 
 /// The sockets of a network that has nothing else.
@@ -62,7 +66,7 @@ pub struct Sockets {
 }
 
 impl Enclosure {
-    /// Starts one and waits until it stands. Takes some milliseconds.
+    /// Starts one, with these files that only it has, and waits until it stands. Takes some milliseconds.
     ///
     /// # Errors
     /// When it does not stand.
@@ -71,9 +75,16 @@ impl Enclosure {
         profile: &Profile,
         workspace: BorrowedFd<'_>,
         image: &Image,
+        files: &[PrivateFile],
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be made: {error}"));
-        let Construction { launch, blueprint, cgroup, user, directories, etc } = backend.construct(profile)?;
+        let authority = profile.intercepts.then(RunAuthority::new).transpose();
+        let authority = authority.map_err(|error| failed(io::Error::other(error)))?.map(Arc::new);
+        let own = Own { authority: authority.as_deref(), files };
+        let Construction { launch, mut blueprint, cgroup, user, directories, etc } =
+            backend.construct(profile, &own)?;
+        let encoded = Zeroizing::new(blueprint.encode());
+        blueprint.secrets.iter_mut().for_each(|(_, content)| content.zeroize());
         let cgroup = cgroup.map(Arc::new);
         let (heard, said) = io::pipe().map_err(failed)?;
         let mut idle = Idle::start(image, Some("launch"), said.into()).map_err(failed)?;
@@ -86,8 +97,7 @@ impl Enclosure {
         let user_id = user.as_ref().map(|user| user.id());
         idle.init.keep((cgroup.clone(), user, etc));
         // One that is gone already has said why.
-        let sent = send_all(&idle.orders, &launch.encode(), &fds)
-            .and_then(|()| send_all(&idle.orders, &blueprint.encode(), &[]));
+        let sent = send_all(&idle.orders, &launch.encode(), &fds).and_then(|()| send_all(&idle.orders, &encoded, &[]));
         let (report, sockets) = sent.and_then(|()| hear(&idle)).unwrap_or_default();
         let Some(Report::Enclosed { namespaces }) = report else {
             // SECURITY: a bubblewrap that was killed while it built leaves a process that waits for it for ever.
@@ -102,7 +112,7 @@ impl Enclosure {
                 Error::new(Kind::SpawnFailed, "the enclosure handed out no sockets, so its network is not held")
             })?),
         };
-        Ok(Self { idle, sockets, cgroup, user: user_id, layers })
+        Ok(Self { idle, sockets, cgroup, user: user_id, layers, authority })
     }
 }
 

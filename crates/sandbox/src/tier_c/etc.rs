@@ -5,6 +5,7 @@
 //! Does not: follow what changes afterwards. It is made anew when the daemon starts and when it reads its configuration.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
@@ -13,6 +14,7 @@ use std::{
 };
 
 use super::bubblewrap::{HOME, USER};
+use crate::egress::SUBJECT_HASH;
 
 /// A generated `/etc`. Dropping it removes it.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Etc {
     /// Nobody but the daemon's own user can enter this one, in which it lies.
     around: PathBuf,
     path: PathBuf,
+    /// Where programs look for authorities, as they see it.
+    bundles: Vec<PathBuf>,
 }
 
 impl Etc {
@@ -38,12 +42,22 @@ impl Etc {
                 make(within)?
             }
         };
-        let etc = Self { path: around.join("etc"), around };
+        let mut etc = Self { path: around.join("etc"), around, bundles: Vec::new() };
         fill(&etc.path)?;
+        let mut bundles = bundles(&etc.path)?;
         for certificates in trust {
-            add(&etc.path, &fs::read(certificates)?)?;
+            add(&bundles, &fs::read(certificates)?)?;
         }
+        bundles.insert(leave_room_for_one(&etc.path)?);
+        let root = fs::canonicalize(&etc.path)?;
+        etc.bundles =
+            bundles.iter().filter_map(|path| Some(Path::new("/etc").join(path.strip_prefix(&root).ok()?))).collect();
         Ok(etc)
+    }
+
+    /// The files to which an authority is added that only one enclosure trusts, as its programs see them.
+    pub fn bundles(&self) -> &[PathBuf] {
+        &self.bundles
     }
 
     /// Where it is.
@@ -121,18 +135,60 @@ fn fill(into: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds certificates to every bundle there is, and makes one where there is none.
-fn add(etc: &Path, certificates: &[u8]) -> io::Result<()> {
-    let there: Vec<PathBuf> = BUNDLES.iter().map(|name| etc.join(name)).filter(|path| path.is_file()).collect();
-    let bundles = if there.is_empty() { vec![etc.join(TRUSTED)] } else { there };
+/// The bundles that there are in this `/etc`, by their real paths; one is made where there is none.
+///
+/// SECURITY: links are copied as they are, and one may lead to the machine's own bundle, which is not for us to write to.
+fn bundles(etc: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let root = fs::canonicalize(etc)?;
+    let real = BUNDLES.iter().filter_map(|name| fs::canonicalize(etc.join(name)).ok());
+    let there: BTreeSet<PathBuf> = real.filter(|path| path.starts_with(&root) && path.is_file()).collect();
+    if !there.is_empty() {
+        return Ok(there);
+    }
+    let made = certificates_of(etc)?.join(Path::new(TRUSTED).file_name().unwrap_or_default());
+    let _ = fs::remove_file(&made);
+    write(&made, b"")?;
+    Ok(BTreeSet::from([made]))
+}
+
+/// The directory of certificates in this `/etc`, by its real path. A link that leads out of it leads nowhere in an enclosure, and makes room.
+fn certificates_of(etc: &Path) -> io::Result<PathBuf> {
+    let root = fs::canonicalize(etc)?;
+    let mut here = root.clone();
+    for name in Path::new(TRUSTED).parent().into_iter().flat_map(Path::components) {
+        let next = here.join(name);
+        here = match fs::canonicalize(&next) {
+            Ok(real) if real.starts_with(&root) && real.is_dir() => real,
+            _ => {
+                let _ = fs::remove_file(&next);
+                fs::DirBuilder::new().mode(0o755).create(&next)?;
+                next
+            }
+        };
+    }
+    Ok(here)
+}
+
+/// Adds certificates to these bundles.
+fn add(bundles: &BTreeSet<PathBuf>, certificates: &[u8]) -> io::Result<()> {
     for bundle in bundles {
-        fs::create_dir_all(bundle.parent().unwrap_or(etc))?;
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(&bundle)?;
+        let mut file = fs::OpenOptions::new().append(true).open(bundle)?;
         file.write_all(b"\n")?;
         file.write_all(certificates)?;
-        fs::set_permissions(&bundle, fs::Permissions::from_mode(0o644))?;
+        fs::set_permissions(bundle, fs::Permissions::from_mode(0o644))?;
     }
     Ok(())
+}
+
+/// Leaves an empty file for an authority that only one enclosure trusts, where programs find it that look by the hash of its name.
+fn leave_room_for_one(etc: &Path) -> io::Result<PathBuf> {
+    let directory = certificates_of(etc)?;
+    let file = directory.join(ONE_MORE);
+    write(&file, b"")?;
+    match symlink(ONE_MORE, directory.join(format!("{SUBJECT_HASH}.0"))) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(file),
+    }
 }
 
 /// Copies what everybody may read.
@@ -196,5 +252,57 @@ pub const TRUSTED: &str = "ssl/certs/ca-certificates.crt";
 const BUNDLES: &[&str] =
     &[TRUSTED, "pki/tls/certs/ca-bundle.crt", "pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "ssl/cert.pem"];
 
+/// The file of an authority that only one enclosure trusts.
+const ONE_MORE: &str = "palyra-run-authority.pem";
+
 const MOST_LEVELS: u32 = 6;
 const LARGEST: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An `/etc` as some system has it, and a directory of the machine.
+    fn etc() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let (etc, machine) = (directory.path().join("etc"), directory.path().join("machine"));
+        fs::create_dir_all(etc.join("ssl")).unwrap();
+        fs::create_dir(&machine).unwrap();
+        (directory, etc, machine)
+    }
+
+    #[test]
+    fn nothing_is_written_where_a_link_leads_out() {
+        let (_directory, etc, machine) = etc();
+        fs::write(machine.join("ca-certificates.crt"), "the machine's").unwrap();
+        symlink(&machine, etc.join("ssl/certs")).unwrap();
+        symlink(machine.join("ca-certificates.crt"), etc.join("ssl/cert.pem")).unwrap();
+        let bundles = bundles(&etc).unwrap();
+        assert_eq!(bundles, BTreeSet::from([fs::canonicalize(&etc).unwrap().join(TRUSTED)]));
+        add(&bundles, b"another").unwrap();
+        leave_room_for_one(&etc).unwrap();
+        assert_eq!(fs::read_to_string(machine.join("ca-certificates.crt")).unwrap(), "the machine's");
+        assert_eq!(fs::read_dir(&machine).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(etc.join(TRUSTED)).unwrap(), "\nanother");
+    }
+
+    #[test]
+    fn a_bundle_with_two_names_gets_certificates_once() {
+        let (_directory, etc, _) = etc();
+        fs::create_dir_all(etc.join("extracted")).unwrap();
+        fs::create_dir_all(etc.join("ssl/certs")).unwrap();
+        fs::write(etc.join("extracted/bundle.pem"), "old").unwrap();
+        symlink("../extracted/bundle.pem", etc.join("ssl/cert.pem")).unwrap();
+        symlink("../../extracted/bundle.pem", etc.join(TRUSTED)).unwrap();
+        add(&bundles(&etc).unwrap(), b"new").unwrap();
+        assert_eq!(fs::read_to_string(etc.join(TRUSTED)).unwrap(), "old\nnew");
+    }
+
+    #[test]
+    fn what_is_left_for_one_is_found_by_its_hash() {
+        let (_directory, etc, _) = etc();
+        let file = leave_room_for_one(&etc).unwrap();
+        assert_eq!(fs::canonicalize(etc.join(format!("ssl/certs/{SUBJECT_HASH}.0"))).unwrap(), file);
+        assert_eq!(fs::read(file).unwrap(), b"");
+    }
+}

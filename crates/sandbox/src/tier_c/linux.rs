@@ -29,10 +29,12 @@ use super::{
     profile::{Identity, NetworkKind, Profile},
 };
 use crate::{
-    blueprint::{Blueprint, IMAGE, Launch, Mount, Network},
+    blueprint::{Blueprint, IMAGE, Launch, Mount, Network, SECRETS},
+    egress::RunAuthority,
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     outcome::{Layer, Namespace},
     plan::UnixSockets,
+    private::PrivateFile,
     protocol::{Named, Stamp},
     runner::hidden_as_bytes,
     stamp::status_of,
@@ -84,6 +86,15 @@ pub struct Construction {
     pub directories: Vec<OwnedFd>,
     /// What has to stay as long as the enclosure does.
     pub etc: Arc<Etc>,
+}
+
+/// What one enclosure has that no other has.
+#[derive(Clone, Copy)]
+pub struct Own<'a> {
+    /// Whom its programs trust, besides those that all trust.
+    pub authority: Option<&'a RunAuthority>,
+    /// Its secrets that are files.
+    pub files: &'a [PrivateFile],
 }
 
 impl LinuxBubblewrap {
@@ -170,13 +181,19 @@ impl LinuxBubblewrap {
     ///
     /// # Errors
     /// When a directory of the profile cannot be used.
-    pub fn construct(&self, profile: &Profile) -> Result<Construction, Error> {
+    pub fn construct(&self, profile: &Profile, own: &Own<'_>) -> Result<Construction, Error> {
         let refused =
             |error: io::Error| Error::new(Kind::SpawnFailed, format!("no enclosure can be put together: {error}"));
         let cgroup = self.cgroups.make(&profile.bounds).map_err(refused)?;
         let user = self.users.as_ref().map(Users::take).transpose()?;
         let (mut directories, mut mounts) = (Vec::new(), Vec::new());
         let mut blueprint = self.blueprint(profile);
+        if let Some(authority) = own.authority {
+            blueprint.added_to = self.etc.bundles().iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+            blueprint.added = authority.certificate_pem().as_bytes().to_vec();
+        }
+        let bytes = |file: &PrivateFile| (file.name.as_bytes().to_vec(), file.content.to_vec());
+        blueprint.secrets = own.files.iter().map(bytes).collect();
         let read_only = self.read_only(profile)?;
         for (path, directory) in &read_only {
             blueprint.roots.push(named(path.as_str(), which(directory).map_err(refused)?));
@@ -234,11 +251,12 @@ impl LinuxBubblewrap {
         let bytes = |path: &str| path.as_bytes().to_vec();
         let filters = self.filters(profile);
         let read_only = profile.read_only.iter().map(AbsolutePath::as_str);
+        let secrets = profile.has_secret_files.then_some(SECRETS);
         Blueprint {
             mounts: Vec::new(),
             roots: Vec::new(),
             programs: self.system.paths().chain(read_only).map(bytes).collect(),
-            readable: ["/etc", "/proc", "/var"].map(bytes).to_vec(),
+            readable: ["/etc", "/proc", "/var"].into_iter().chain(secrets).map(bytes).collect(),
             devices: vec![bytes("/dev")],
             writable: ["/tmp", "/dev/shm", profile.workspace.as_str()].map(bytes).to_vec(),
             hidden: hidden_as_bytes(&self.hidden(profile)),
@@ -251,6 +269,9 @@ impl LinuxBubblewrap {
                     Some(Network { addresses: ADDRESSES, proxy: PROXY_PORT, ports: ports.iter().copied().collect() })
                 }
             },
+            added_to: Vec::new(),
+            added: Vec::new(),
+            secrets: Vec::new(),
             #[cfg(weak)]
             weaknesses: crate::weak::weaknesses(),
         }

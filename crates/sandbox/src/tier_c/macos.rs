@@ -28,6 +28,10 @@ impl TierCBackend for MacosSandboxExec {
     }
 
     fn plan(&self, profile: &Profile, command: &Command) -> Result<BackendPlan, Error> {
+        if profile.intercepts || profile.has_secret_files {
+            let what = "sandbox-exec cannot give programs an authority or files of their own";
+            return Err(Error::new(Kind::Unavailable, what));
+        }
         let rules = rules(profile)?;
         let mut args = vec!["sandbox-exec".to_owned(), "-p".to_owned(), rules.clone(), command.program.clone()];
         args.extend(command.args.iter().cloned());

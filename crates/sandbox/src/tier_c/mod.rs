@@ -57,6 +57,7 @@ use crate::{
     init::{Idle, send},
     outcome::Layer,
     plan::{EnclosurePlan, Limits, ProcessPlan, UnixSockets},
+    private::{PrivateFile, Sealed},
     protocol::Order,
     runner::Launched,
     running::off_the_runtime,
@@ -93,7 +94,7 @@ impl TierC {
     pub fn new(options: &TierCOptions, image: Arc<Image>) -> Result<Self, Error> {
         let backend = LinuxBubblewrap::new(&options.linux)?;
         let (profile, workspace) = trial(&options.linux.directory)?;
-        let enclosure = Enclosure::start(&backend, &profile, workspace.as_fd(), &image);
+        let enclosure = Enclosure::start(&backend, &profile, workspace.as_fd(), &image, &[]);
         let matrix = Matrix::of(enclosure.map_err(|error| Error { kind: Kind::Unavailable, ..error })?, &backend)?;
         Ok(Self { backend, image, stock: Stock::new(options.warm), matrix })
     }
@@ -157,14 +158,18 @@ impl TierC {
         place: &Arc<Place>,
         order: &Order,
         fds: &[BorrowedFd<'_>],
+        files: &Arc<[PrivateFile]>,
     ) -> Result<Launched, Error> {
-        while let Some(enclosure) = self.stock.take(place) {
+        // One with secrets in it is made for one call, and none waits.
+        while files.is_empty()
+            && let Some(enclosure) = self.stock.take(place)
+        {
             if let Ok(launched) = self.order(enclosure, place, order, fds) {
                 return Ok(launched);
             }
         }
-        let (tier_c, of) = (Arc::clone(self), Arc::clone(place));
-        let started = tokio::spawn(off_the_runtime(move || tier_c.start(&of))).await;
+        let (tier_c, of, with) = (Arc::clone(self), Arc::clone(place), Arc::clone(files));
+        let started = tokio::spawn(off_the_runtime(move || tier_c.start(&of, &with))).await;
         let enclosure = match started {
             Ok(Some(started)) => started?,
             _ => return Err(Error::new(Kind::SpawnFailed, "no thread could be had for starting an enclosure")),
@@ -180,7 +185,8 @@ impl TierC {
         fds: &[BorrowedFd<'_>],
     ) -> Result<Launched, Error> {
         let failed = |error: std::io::Error| Error::new(Kind::SpawnFailed, error.to_string());
-        let Enclosure { idle: Idle { init, control, orders }, sockets, cgroup, user, mut layers } = enclosure;
+        let Enclosure { idle: Idle { init, control, orders }, sockets, cgroup, user, mut layers, authority } =
+            enclosure;
         if let Some(user) = user {
             // So that what is written to can be opened by its path, too: `/dev/stdout`.
             let (uid, gid) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(user));
@@ -197,20 +203,21 @@ impl TierC {
         // A cgroup that counts processes comes first, since it tells when one could not be started.
         let is_counted = cgroup.as_ref().is_some_and(|cgroup| cgroup.controllers().contains(&Controller::Processes));
         let spare = if is_counted { SPARE_PROCESSES } else { 0 };
-        let order = Order { processes: order.processes.saturating_add(spare), ..order.clone() };
+        let order = Sealed(Order { processes: order.processes.saturating_add(spare), ..order.clone() });
         let unsent = send(orders.as_fd(), &order, fds).map_err(failed)?;
-        Ok(Launched { init, control, orders, unsent, enclosed: Some(Enclosed { layers, cgroup }), sockets })
+        let enclosed = Some(Enclosed { layers, cgroup });
+        Ok(Launched { init, control, orders, unsent, enclosed, sockets, authority })
     }
 
     /// Starts an enclosure for a place. Takes some milliseconds.
-    fn start(&self, place: &Place) -> Result<Enclosure, Error> {
-        Enclosure::start(&self.backend, &place.profile, place.workspace.as_fd(), &self.image)
+    fn start(&self, place: &Place, files: &[PrivateFile]) -> Result<Enclosure, Error> {
+        Enclosure::start(&self.backend, &place.profile, place.workspace.as_fd(), &self.image, files)
     }
 
     /// Sees to it that enough wait for a place. Failing is no harm: the next call tries again.
     pub(crate) fn refill(self: &Arc<Self>, place: &Arc<Place>) {
-        while self.stock.reserve(place) {
-            let started = self.start(place).ok();
+        while !place.profile.has_secret_files && self.stock.reserve(place) {
+            let started = self.start(place, &[]).ok();
             let failed = started.is_none();
             self.stock.bring(place, started);
             if failed {
@@ -258,6 +265,8 @@ fn trial(directory: &Path) -> Result<(Profile, OwnedFd), Error> {
             processes: limits.processes,
             processor_percent: limits.processor_percent,
         },
+        intercepts: false,
+        has_secret_files: false,
     };
     Ok((profile, workspace))
 }

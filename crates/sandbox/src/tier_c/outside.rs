@@ -9,7 +9,10 @@ use std::fs;
 use palyra_types::path::AbsolutePath;
 
 use super::bubblewrap::SystemTree;
-use crate::plan::{EnclosurePlan, ProcessPlan};
+use crate::{
+    blueprint::SECRETS,
+    plan::{EnclosurePlan, ProcessPlan},
+};
 
 /// The paths among the arguments of a plan that lie outside of its enclosure, or are hidden in it.
 pub fn outside(plan: &ProcessPlan, enclosure: &EnclosurePlan, system: &SystemTree) -> Vec<String> {
@@ -43,8 +46,8 @@ fn is_of_this_machine(path: &AbsolutePath) -> bool {
     top.is_some_and(|top| fs::symlink_metadata(format!("/{top}")).is_ok())
 }
 
-/// What every enclosure has of its own.
-pub const OWN: &[&str] = &["/etc", "/dev", "/proc", "/tmp", "/var/tmp"];
+/// What every enclosure has of its own, or may have.
+pub const OWN: &[&str] = &["/etc", "/dev", "/proc", "/tmp", "/var/tmp", SECRETS];
 
 /// How many are told, and how long one may be.
 const MOST: usize = 8;
@@ -63,6 +66,7 @@ mod tests {
             temporary_bytes: 1,
             unix_sockets: UnixSockets::Refuse,
             ports: Default::default(),
+            intercepts: false,
         };
         let plan = ProcessPlan {
             program: path("/usr/bin/cat"),

@@ -34,6 +34,10 @@ pub struct Profile {
     pub network: NetworkKind,
     /// What the tree as a whole may use.
     pub bounds: TreeBounds,
+    /// Whether programs trust an authority that is the enclosure's own.
+    pub intercepts: bool,
+    /// Whether it is made for one call that has secrets in files.
+    pub has_secret_files: bool,
 }
 
 /// Which directory it is.
@@ -113,6 +117,8 @@ impl Profile {
                 EgressEnforcementMode::None | EgressEnforcementMode::Preflight => NetworkKind::Machine,
             },
             bounds: TreeBounds { memory, processes, processor_percent },
+            intercepts: enclosure.intercepts,
+            has_secret_files: false,
         })
     }
 
@@ -142,6 +148,8 @@ pub fn example(workspace: &str) -> Profile {
         unix_sockets: UnixSockets::Refuse,
         network: Own(BTreeSet::from([80, 443])),
         bounds: TreeBounds { memory: 8 << 30, processes: 512, processor_percent: 150 },
+        intercepts: false,
+        has_secret_files: false,
     }
 }
 

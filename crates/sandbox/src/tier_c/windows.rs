@@ -48,6 +48,9 @@ impl TierCBackend for WindowsJobObject {
         if !profile.hidden.is_empty() {
             return cannot("hide directories");
         }
+        if profile.intercepts || profile.has_secret_files {
+            return cannot("give programs an authority or files of their own");
+        }
         let bounds = profile.bounds;
         let percent = u32::try_from(bounds.processor_percent).unwrap_or(u32::MAX);
         Ok(BackendPlan::JobObject(JobObject {

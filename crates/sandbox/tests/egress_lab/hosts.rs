@@ -100,6 +100,27 @@ impl Host {
         host
     }
 
+    /// Speaks TLS under a name, and does something with each client.
+    pub async fn tls_serving<F, S>(name: &str, serve: S) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+        S: Fn(tokio_rustls::server::TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+    {
+        let (config, certificate) = server_config(name);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let serve = Arc::new(serve);
+        let mut host = Self::serving(listener, move |stream, _| {
+            let (acceptor, serve) = (TlsAcceptor::from(Arc::clone(&config)), Arc::clone(&serve));
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream).await;
+                }
+            }
+        });
+        host.certificate = Some(certificate);
+        host
+    }
+
     fn serving<F, S>(listener: TcpListener, serve: S) -> Self
     where
         F: Future<Output = ()> + Send + 'static,

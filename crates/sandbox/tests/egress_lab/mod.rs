@@ -19,15 +19,19 @@ use std::{
 use futures_util::future::BoxFuture;
 use palyra_sandbox::egress::{
     ConnectionOutcome, ConnectionRecord, Connector, Doorkeeper, EgressLimits, EgressRefusalKind, EgressServer,
-    EgressSockets, EgressSummary, Forbidden, Glance, HostRules, Interceptor, Resolve, Ruling, SyntheticRange,
+    EgressSockets, EgressSummary, Forbidden, Glance, HostRules, Interception, Interceptor, Resolve, Ruling,
+    RunAuthority, SyntheticRange,
+    fetch::{Authorities, Trust},
 };
 use palyra_types::HostName;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
     sync::watch,
 };
+use tokio_rustls::client::TlsStream;
 
 /// A run whose network is the lab's.
 pub struct Lab {
@@ -36,6 +40,8 @@ pub struct Lab {
     pub resolver: Arc<Table>,
     pub proxy: SocketAddr,
     pub dns: SocketAddr,
+    /// Whom programs of the run trust.
+    pub authority: Arc<RunAuthority>,
 }
 
 /// What a lab is made of.
@@ -47,6 +53,7 @@ pub struct Setup {
     forbidden: Vec<SocketAddr>,
     direct: Vec<SocketAddr>,
     interceptor: Option<Arc<dyn Interceptor>>,
+    trusted: Vec<CertificateDer<'static>>,
     room: usize,
 }
 
@@ -62,6 +69,7 @@ impl Setup {
             forbidden: Vec::new(),
             direct: Vec::new(),
             interceptor: None,
+            trusted: Vec::new(),
             room: usize::MAX,
         }
     }
@@ -123,15 +131,27 @@ impl Setup {
         self
     }
 
+    /// Where the interceptor's hosts are trusted that show this certificate.
+    pub fn trusting(mut self, certificate: CertificateDer<'static>) -> Self {
+        self.trusted.push(certificate);
+        self
+    }
+
     pub fn start(self) -> Lab {
         let keeper = Arc::new(Keeper::new(&self.rules));
         let resolver = Arc::new(Table { names: Mutex::new(self.names.into_iter().collect()), asked: Mutex::default() });
         let resolve: Arc<dyn Resolve> = Arc::<Table>::clone(&resolver);
-        let mut connector =
-            Connector::new(resolve, Forbidden(self.forbidden)).waiting(self.patience).with_room(self.room);
-        if let Some(interceptor) = self.interceptor {
-            connector = connector.intercepted_by(interceptor);
+        let connector = Connector::new(resolve, Forbidden(self.forbidden)).waiting(self.patience).with_room(self.room);
+        let authority = Arc::new(RunAuthority::new().unwrap());
+        let mut authorities = Authorities::default();
+        for certificate in &self.trusted {
+            authorities.add_pem(pem(certificate).as_bytes()).unwrap();
         }
+        let interception = self.interceptor.map(|interceptor| Interception {
+            interceptor,
+            trust: Trust::new(authorities),
+            authority: Arc::clone(&authority),
+        });
         let sockets = EgressSockets {
             dns: std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
             proxy: std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
@@ -139,8 +159,8 @@ impl Setup {
         };
         let (dns, proxy) = (sockets.dns.local_addr().unwrap(), sockets.proxy.local_addr().unwrap());
         let door: Arc<dyn Doorkeeper> = Arc::<Keeper>::clone(&keeper);
-        let server = EgressServer::start(sockets, door, Arc::new(connector), self.limits).unwrap();
-        Lab { server: Some(server), keeper, resolver, proxy, dns }
+        let server = EgressServer::start(sockets, door, Arc::new(connector), self.limits, interception).unwrap();
+        Lab { server: Some(server), keeper, resolver, proxy, dns, authority }
     }
 }
 
@@ -180,6 +200,17 @@ impl Lab {
             200 => Ok(client),
             status => Err((status, header(&head, "x-palyra-refused").unwrap_or_default())),
         }
+    }
+
+    /// Speaks TLS with whoever answers for a host, whom programs of the run trust.
+    pub async fn inside(&self, name: &str, port: u16) -> TlsStream<TcpStream> {
+        let stream = self.tunnel(&format!("{name}:{port}")).await.unwrap();
+        hosts::greet(stream, name, Some(self.trusted())).await.unwrap()
+    }
+
+    /// The certificate of the run's authority.
+    pub fn trusted(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.authority.certificate_pem().as_bytes()).unwrap()
     }
 
     /// Asks for a connection by SOCKS5 with the bytes of an address: the client's end of it, or the code.
@@ -258,7 +289,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    fn new(rules: &str) -> Self {
+    pub fn new(rules: &str) -> Self {
         Self {
             rules: Mutex::new(read_rules(rules)),
             changes: watch::channel(0).0,
@@ -321,6 +352,13 @@ pub struct Table {
     pub asked: Mutex<Vec<String>>,
 }
 
+impl Table {
+    /// One that knows one name.
+    pub fn of(name: &str, address: IpAddr) -> Self {
+        Self { names: Mutex::new([(name.to_owned(), vec![address])].into()), asked: Mutex::default() }
+    }
+}
+
 impl Resolve for Table {
     fn resolve<'a>(&'a self, host: &'a HostName) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
@@ -340,6 +378,25 @@ pub fn query(name: &str, kind: u16) -> Vec<u8> {
     bytes.extend(kind.to_be_bytes());
     bytes.extend([0, 1]);
     bytes
+}
+
+/// A certificate as text.
+pub fn pem(certificate: &CertificateDer<'_>) -> String {
+    use std::fmt::Write as _;
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = "-----BEGIN CERTIFICATE-----".to_owned();
+    for (number, three) in certificate.chunks(3).enumerate() {
+        if number % 16 == 0 {
+            text.push('\n');
+        }
+        let bits = three.iter().fold(0_usize, |bits, &byte| bits << 8 | usize::from(byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let digit = char::from(DIGITS[bits >> (18 - 6 * place) & 63]);
+            text.push(if place > three.len() { '=' } else { digit });
+        }
+    }
+    let _ = writeln!(text, "\n-----END CERTIFICATE-----");
+    text
 }
 
 /// Reads until the other side closes or resets.

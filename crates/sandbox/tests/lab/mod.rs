@@ -67,6 +67,7 @@ impl Lab {
             temporary_bytes: 64 << 20,
             unix_sockets: UnixSockets::Refuse,
             ports: BTreeSet::from([80, 443]),
+            intercepts: false,
         };
         ProcessPlan {
             containment: Containment::Enclosure(enclosure),

@@ -19,20 +19,18 @@ use std::{
 
 use http_body_util::{BodyExt, Full};
 use hyper::{
-    Request, Response, StatusCode, Uri, Version,
+    Request, StatusCode, Uri, Version,
     body::{Bytes, Incoming},
     client::conn::http1,
     header::{self, HeaderMap, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
 use palyra_types::host::HostName;
-use rustls::{CertificateError, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{mpsc, watch},
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
 
 use super::{
     FetchLimits, Fetcher,
@@ -43,9 +41,10 @@ use super::{
 use crate::egress::{
     connect::Connected,
     door::{Admitted, ConnectionOutcome, ConnectionRecord, Doorkeeper, Via},
+    intercept::{BodyFilter, Interceptor},
     ledger::{RefusedTarget, Traffic},
-    refusal::{EgressRefusal, EgressRefusalKind as Kind, shown},
-    relay::Counted,
+    refusal::{EgressRefusal, EgressRefusalKind as Kind},
+    relay::{Counted, Stream},
     rules::Opening,
 };
 
@@ -54,6 +53,15 @@ pub(super) struct Hop<'a> {
     note: Note<'a>,
     admitted: Admitted,
     changes: watch::Receiver<u64>,
+}
+
+/// What holds for a hop.
+pub(super) struct Terms<'a> {
+    /// Redirects are followed if there are headers that stay behind, which may be none.
+    pub(super) following: Option<&'a Vec<String>>,
+    /// Looks into what is sent and what comes.
+    pub(super) interceptor: Option<&'a dyn Interceptor>,
+    pub(super) limits: FetchLimits,
 }
 
 /// What a hop came to.
@@ -95,20 +103,20 @@ impl<'a> Hop<'a> {
         Ok(Self { note, admitted, changes })
     }
 
-    /// Connects, sends the request and reads the response. Redirects are followed if there are headers that stay
-    /// behind, which may be none.
+    /// Connects, sends the request and reads the response.
     pub(super) async fn exchange(
         self,
         fetcher: &Fetcher,
         step: &Step,
-        (following, limits): (Option<&Vec<String>>, FetchLimits),
+        terms: Terms<'_>,
     ) -> Result<Answer, FetchError> {
+        let limits = terms.limits;
         let Self { mut note, admitted, mut changes } = self;
         let (keeper, host) = (note.keeper, step.url.host());
         let work = async {
             let connecting = connect(fetcher, &admitted, &mut note, step.url.scheme());
             let stream = in_time(limits.connect, connecting, || timeout_of(host, Late::Connection)).await?;
-            converse(stream, step, following, limits.body_bytes).await
+            converse(stream, step, &terms).await
         };
         let ended = tokio::select! {
             biased;
@@ -150,11 +158,6 @@ async fn revoked(keeper: &dyn Doorkeeper, changes: &mut watch::Receiver<u64>, ad
     std::future::pending().await
 }
 
-/// A connection to the host, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
 async fn connect(
     fetcher: &Fetcher,
     admitted: &Admitted,
@@ -169,49 +172,16 @@ async fn connect(
     if scheme == Scheme::Http {
         return Ok(Box::new(counted));
     }
-    let untrusted = |cause: String| FetchError::Tls { host: host.clone(), cause };
-    let config = fetcher.trust.config().await.map_err(|none| untrusted(none.to_string()))?;
-    let name = match host.address() {
-        Some(address) => ServerName::IpAddress(address.into()),
-        None => ServerName::try_from(host.as_str().to_owned()).map_err(|error| untrusted(error.to_string()))?,
-    };
-    match TlsConnector::from(config).connect(name, counted).await {
+    match fetcher.trust.verify(host, counted).await {
         Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(untrusted(in_words(&error))),
+        Err(cause) => Err(FetchError::Tls { host: host.clone(), cause }),
     }
 }
 
-/// Why a host could not be verified.
-fn in_words(error: &io::Error) -> String {
-    let known = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let words = match known {
-        Some(rustls::Error::InvalidCertificate(cause)) => match cause {
-            CertificateError::UnknownIssuer => "no trusted authority signed its certificate",
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is for another name"
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "its certificate is not valid yet"
-            }
-            CertificateError::Revoked => "its certificate was revoked",
-            _ => return shown(&error.to_string()),
-        },
-        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS on this port",
-        Some(_) => return shown(&error.to_string()),
-        None => "it hung up",
-    };
-    words.to_owned()
-}
-
 /// Sends the request and reads the response.
-async fn converse(
-    stream: Box<dyn Stream>,
-    step: &Step,
-    following: Option<&Vec<String>>,
-    most: u64,
-) -> Result<Answer, FetchError> {
-    let host = step.url.host();
+async fn converse(stream: Box<dyn Stream>, step: &Step, terms: &Terms<'_>) -> Result<Answer, FetchError> {
+    let &Terms { following, interceptor, limits: FetchLimits { body_bytes: most, .. } } = terms;
+    let (host, port) = (step.url.host(), step.url.port());
     let protocol = |what| FetchError::Protocol { host: host.clone(), what };
     let broken = |error: &hyper::Error| match error {
         _ if error.is_parse_too_large() => FetchError::HeadersTooLarge { host: host.clone(), limit: MOST_HEAD },
@@ -224,7 +194,11 @@ async fn converse(
     builder.max_header_size(MOST_HEAD).max_buf_size(MOST_HEAD + READ_AHEAD).max_headers(MOST_HEADERS);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
     let talk = async {
-        let mut request = outgoing(step).ok_or_else(|| protocol("cannot be asked like this"))?;
+        let request = outgoing(step).ok_or_else(|| protocol("cannot be asked like this"))?;
+        let mut request = match interceptor {
+            Some(interceptor) => intercepted(interceptor, step, request).map_err(|refusal| refused(step, refusal))?,
+            None => request,
+        };
         let interim = AtomicUsize::new(0);
         hyper::ext::on_informational(&mut request, move |_| {
             if interim.fetch_add(1, Ordering::Relaxed) >= MOST_INTERIM {
@@ -235,14 +209,27 @@ async fn converse(
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(protocol("switched to a protocol that nobody asked for"));
         }
-        let status = response.status().as_u16();
+        let (mut parts, body) = response.into_parts();
+        let looks = interceptor.filter(|one| step.url.scheme() == Scheme::Https && one.intercepts(host, port));
+        let mut filter = match looks {
+            Some(interceptor) => {
+                let judged = readable(&parts.headers, host).and_then(|()| interceptor.response(host, port, &mut parts));
+                Some(judged.map_err(|refusal| refused(step, refusal))?)
+            }
+            None => None,
+        };
+        let status = parts.status.as_u16();
         if let Some(bound) = following
-            && let Some(next) = step.next(status, response.headers(), bound)?
+            && let Some(next) = step.next(status, &parts.headers, bound)?
         {
             return Ok(Answer::Redirect(Box::new(next)));
         }
-        let head = Head { status, headers: pairs(response.headers()) };
-        let body = read(response, most).await.map_err(|_| protocol("broke off its response"))?;
+        let head = Head { status, headers: pairs(&parts.headers) };
+        let read = read(body, most).await.map_err(|_| protocol("broke off its response"))?;
+        let body = match &mut filter {
+            Some(filter) => filtered(filter.as_mut(), read).map_err(|refusal| refused(step, refusal))?,
+            None => read,
+        };
         Ok(Answer::Response(head, body))
     };
     // What becomes of the connection shows in what is read from it.
@@ -256,6 +243,53 @@ async fn converse(
         answer = talk => answer,
         answer = drive => answer,
     }
+}
+
+/// A request that has passed the interceptor.
+fn intercepted(
+    interceptor: &dyn Interceptor,
+    step: &Step,
+    request: Request<Full<Bytes>>,
+) -> Result<Request<Full<Bytes>>, EgressRefusal> {
+    let (host, port) = (step.url.host(), step.url.port());
+    let (mut head, _) = request.into_parts();
+    let mut filter = match step.url.scheme() == Scheme::Https && interceptor.intercepts(host, port) {
+        true => interceptor.request(host, port, &mut head)?,
+        // Nothing takes the place of anything on the way to somebody else.
+        false => interceptor.elsewhere(host, port, &head)?,
+    };
+    let mut body = Vec::with_capacity(step.body.len());
+    filter.push(&step.body, &mut body)?;
+    filter.finish(&mut body)?;
+    Ok(Request::from_parts(head, Full::new(Bytes::from(body))))
+}
+
+/// Whether a body can be looked through.
+fn readable(headers: &HeaderMap, host: &HostName) -> Result<(), EgressRefusal> {
+    let is_plain = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    match headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
+        true => Ok(()),
+        false => {
+            let detail = format!("`{host}` answers with an encoded body, which cannot be looked through");
+            Err(EgressRefusal::new(Kind::CannotBeRead, detail))
+        }
+    }
+}
+
+/// A body that has passed the interceptor.
+fn filtered(filter: &mut dyn BodyFilter, body: Body) -> Result<Body, EgressRefusal> {
+    let mut bytes = Vec::with_capacity(body.bytes.len());
+    filter.push(&body.bytes, &mut bytes)?;
+    // What is kept back of a body that was cut off may be the beginning of something that must not be told.
+    if !body.is_truncated {
+        filter.finish(&mut bytes)?;
+    }
+    Ok(Body { bytes, ..body })
+}
+
+fn refused(step: &Step, refusal: EgressRefusal) -> FetchError {
+    let (named, port) = (step.url.host().to_string(), step.url.port());
+    FetchError::Refused(Box::new(RefusedTarget { named, port, via: Via::Fetch, refusal }))
 }
 
 /// How much is received for a body of so many bytes. Each of them may come in a chunk of its own, which takes six.
@@ -325,8 +359,7 @@ fn pairs(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Reads a body up to so many bytes. What exceeds them is never kept.
-async fn read(response: Response<Incoming>, most: u64) -> Result<Body, hyper::Error> {
-    let mut body = response.into_body();
+async fn read(mut body: Incoming, most: u64) -> Result<Body, hyper::Error> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {

@@ -116,7 +116,7 @@ fn get(url: &str) -> FetchRequest {
 }
 
 async fn fetch(door: &Door, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-    fetcher(Authorities::default()).fetch(door, request).await
+    fetcher(Authorities::default()).fetch(door, request, None).await
 }
 
 #[tokio::test]
@@ -165,10 +165,10 @@ async fn an_encrypted_request_reaches_only_who_can_show_the_name() {
     let mut trusted = Authorities::default();
     trusted.add_pem(pem.as_bytes()).unwrap();
     let trusting = fetcher(trusted);
-    let response = trusting.fetch(&door, get(&format!("https://a.example:{port}/"))).await.unwrap();
+    let response = trusting.fetch(&door, get(&format!("https://a.example:{port}/")), None).await.unwrap();
     assert_eq!(response.body, b"one");
     for other in ["b.example", "127.0.0.1"] {
-        let refused = trusting.fetch(&door, get(&format!("https://{other}:{port}/"))).await.unwrap_err();
+        let refused = trusting.fetch(&door, get(&format!("https://{other}:{port}/")), None).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
             format!("`{other}` cannot be trusted to be `{other}`: its certificate is for another name")
@@ -274,7 +274,7 @@ async fn a_redirect_is_ruled_on_like_the_first_hop() {
     assert_eq!(second.connections(), 1);
     let private = Door::listing(&[("a.example", first.port), ("office.example", 80)]);
     let inward = Inward(private);
-    let refused = fetcher(Authorities::default()).fetch(&inward, get(&from)).await.unwrap_err();
+    let refused = fetcher(Authorities::default()).fetch(&inward, get(&from), None).await.unwrap_err();
     let FetchError::Refused(target) = &refused else { panic!("{refused}") };
     assert_eq!((target.named.as_str(), target.refusal.kind), ("office.example", Kind::PrivateAddress));
     assert_eq!(fetch(&narrow, get(&from)).await.unwrap_err().kind(), FetchErrorKind::BadUrl);

@@ -4,15 +4,22 @@
 //! were added; nobody else. They are read when they are first needed. No session is resumed, so no server can tell by
 //! one that two calls come from the same daemon.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
+use palyra_types::host::HostName;
 use rustls::{
-    ClientConfig, RootCertStore,
+    CertificateError, ClientConfig, RootCertStore,
     client::Resumption,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use tokio::sync::OnceCell;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::OnceCell,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::egress::refusal::shown;
 
 /// Certificate authorities besides the machine's own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,32 +59,50 @@ pub enum AuthorityError {
     Unusable,
 }
 
-/// The settings of TLS, once they are needed.
+/// The machine's authorities and some more. Whoever has a copy of it shares what was read.
+#[derive(Debug, Clone)]
+pub struct Trust(Arc<Inner>);
+
 #[derive(Debug)]
-pub(super) struct Trust {
+struct Inner {
     added: Authorities,
     config: OnceCell<Result<Arc<ClientConfig>, NoTrust>>,
 }
 
 impl Trust {
-    pub(super) fn new(added: Authorities) -> Self {
-        Self { added, config: OnceCell::new() }
+    /// The machine's authorities and these.
+    #[must_use]
+    pub fn new(added: Authorities) -> Self {
+        Self(Arc::new(Inner { added, config: OnceCell::new() }))
     }
 
-    pub(super) async fn config(&self) -> Result<Arc<ClientConfig>, NoTrust> {
+    /// Encrypts a connection to a host, which has to show that it is the host. Otherwise says why not, in words.
+    pub(crate) async fn verify<S>(&self, host: &HostName, stream: S) -> Result<TlsStream<S>, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = self.config().await.map_err(|none| none.to_string())?;
+        let name = match host.address() {
+            Some(address) => ServerName::IpAddress(address.into()),
+            None => ServerName::try_from(host.as_str().to_owned()).map_err(|error| error.to_string())?,
+        };
+        TlsConnector::from(config).connect(name, stream).await.map_err(|error| in_words(&error))
+    }
+
+    async fn config(&self) -> Result<Arc<ClientConfig>, NoTrust> {
         let read = || async {
-            let added = self.added.clone();
+            let added = self.0.added.clone();
             // It reads files.
             tokio::task::spawn_blocking(move || build(&added)).await.unwrap_or(Err(NoTrust))
         };
-        self.config.get_or_init(read).await.clone()
+        self.0.config.get_or_init(read).await.clone()
     }
 }
 
 /// There is nobody to trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the machine trusts no certificate authority")]
-pub(super) struct NoTrust;
+struct NoTrust;
 
 fn build(added: &Authorities) -> Result<Arc<ClientConfig>, NoTrust> {
     let mut roots = RootCertStore::empty();
@@ -92,6 +117,32 @@ fn build(added: &Authorities) -> Result<Arc<ClientConfig>, NoTrust> {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
+}
+
+/// Why a host could not be verified.
+fn in_words(error: &io::Error) -> String {
+    let known = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let words = match known {
+        Some(rustls::Error::InvalidCertificate(cause)) => match cause {
+            // An authority of the same name may be trusted that did not sign it.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "no trusted authority signed its certificate"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet"
+            }
+            CertificateError::Revoked => "its certificate was revoked",
+            _ => return shown(&error.to_string()),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS on this port",
+        Some(_) => return shown(&error.to_string()),
+        None => "it hung up",
+    };
+    words.to_owned()
 }
 
 #[cfg(test)]

@@ -58,22 +58,3 @@ fn a_body_has_one_length() {
     }
     assert_eq!(target("CONNECT", "example.org:443", &[("content-length", "3")]), Err(Kind::BadRequest));
 }
-
-#[test]
-fn what_concerns_one_hop_goes_no_further() {
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
-        ("connection", "close, X-Secret"),
-        ("connection", "x-other"),
-        ("x-secret", "1"),
-        ("x-other", "1"),
-        ("proxy-authorization", "Basic x"),
-        ("te", "trailers"),
-        ("upgrade", "h2c"),
-        ("accept", "*/*"),
-    ] {
-        headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-    }
-    strip_hop(&mut headers);
-    assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
-}
