@@ -88,7 +88,15 @@ impl Backup {
     /// # Errors
     /// When it is none, or this does not open it.
     pub fn open(backup: &[u8], opening: &Opening) -> Result<Self, BackupError> {
-        Self::read(&decrypt(backup, opening)?)
+        Self::read(&Self::decrypt(backup, opening)?)
+    }
+
+    /// What was encrypted, as [`Backup::read`] takes it: for whoever has the key and not the vault.
+    ///
+    /// # Errors
+    /// As [`Backup::open`].
+    pub fn decrypt(backup: &[u8], opening: &Opening) -> Result<Zeroizing<Vec<u8>>, BackupError> {
+        decrypt(backup, opening)
     }
 
     /// Reads what somebody else has decrypted.
@@ -112,6 +120,38 @@ impl Backup {
         };
         let secrets = document.secrets.into_iter().map(secret).collect::<Result<_, BackupError>>()?;
         Ok(Self { secrets, bindings: document.bindings })
+    }
+
+    /// The same as documents for [`Backup::read`], of which none but one with a single secret is much longer than this. Where secrets may go
+    /// comes last, when all of them are there.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn portions(self, most: usize) -> Result<Vec<Zeroizing<Vec<u8>>>, BackupError> {
+        let (mut portions, mut secrets, mut length) = (Vec::new(), Vec::new(), 0);
+        let document = |secrets, bindings| {
+            let created = Timestamp::from_unix_millis(0);
+            let document = Document { palyra_vault_backup: VERSION, created, secrets, bindings };
+            serde_json::to_vec(&document).map(Zeroizing::new).map_err(|_| BackupError::Unwritable)
+        };
+        for new in self.secrets {
+            let secret = Secret {
+                value: Zeroizing::new(BASE64_STANDARD.encode(new.value.expose())),
+                secret: new.secret,
+                expires: new.expires,
+                rotate_after_days: new.rotate_after_days,
+                note: new.note,
+            };
+            let long = secret.value.len() + secret.note.as_ref().map_or(0, String::len) + ABOUT_A_SECRET;
+            if length + long > most && !secrets.is_empty() {
+                portions.push(document(std::mem::take(&mut secrets), Vec::new())?);
+                length = 0;
+            }
+            length += long;
+            secrets.push(secret);
+        }
+        portions.push(document(secrets, self.bindings)?);
+        Ok(portions)
     }
 
     /// The change that brings it back. What has expired meanwhile, and where a secret may go already, is left out and counted.
@@ -249,6 +289,9 @@ impl BackupError {
 }
 
 const VERSION: u32 = 1;
+
+/// How long a secret in a document is at most, without its value and what is noted about it.
+const ABOUT_A_SECRET: usize = 512;
 
 /// How much a guess of a passphrase may cost, as a power of two: some seconds.
 const MOST_WORK: u8 = 20;

@@ -106,7 +106,7 @@ impl OpenError {
         match self {
             Self::Backend(error) => error.advice(),
             Self::OtherBackend { .. } => {
-                "set `backend` under [vault] back; to change it, `palyra vault export`, remove the vault, and `palyra vault import`"
+                "set `backend` under [vault] back; to change it, `palyra vault export`, remove the vault's file, `palyra vault adopt`, and `palyra vault import`"
             }
             Self::KeyMissing(_) | Self::WrongKey(_) => {
                 "bring the key back that belongs to this vault; without it nothing opens it"
@@ -115,7 +115,7 @@ impl OpenError {
                 "bring the newest file back; if this is the one that is meant, an owner says so with `palyra vault adopt`"
             }
             Self::Damaged { .. } | Self::NotGenuine { .. } => {
-                "bring a sound copy of this file back, or remove it and `palyra vault import` a backup"
+                "bring a sound copy of this file back, or remove it, `palyra vault adopt`, and `palyra vault import` a backup"
             }
             Self::OpenToOthers(_) => "make it yours alone: `chmod 600` the file, `chmod 700` its directory",
             Self::NotRegular(_) => "put the vault's own file in its place",

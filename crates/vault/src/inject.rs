@@ -5,10 +5,7 @@
 //! back passes without every value that this run has sent anywhere.
 //! Does not: connect, or look into requests to other hosts that are encrypted. A placeholder is worth nothing there.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderName, HeaderValue, Uri, header, request, response, uri::PathAndQuery};
@@ -17,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     binding::{Binding, Position, is_unreserved},
-    needles::{Held, More, Needles, Told},
+    needles::{Held, More, Needle, Needles, Spelling, Told},
     placeholder::Placeholder,
     redact::{RedactingStream, Redactor},
     value::SecretValue,
@@ -36,13 +33,15 @@ pub struct Armed {
 }
 
 /// The secrets of one run.
-pub struct Injection {
+pub struct Injection(Arc<Secrets>);
+
+struct Secrets {
     vault: Arc<Vault>,
     armed: Vec<Armed>,
-    placeholders: Arc<Needles>,
+    placeholders: Needles,
     witness: Arc<dyn Witness>,
     /// What was sent.
-    sent: Arc<Mutex<Sent>>,
+    sent: Mutex<Sent>,
 }
 
 /// Hears of what becomes of secrets.
@@ -96,8 +95,7 @@ pub enum Misuse {
 
 #[derive(Default)]
 struct Sent {
-    /// By secret and version.
-    values: BTreeMap<(SecretRef, u32), SecretValue>,
+    values: Vec<SecretValue>,
     redactor: Option<Redactor>,
     told: Vec<Used>,
 }
@@ -106,15 +104,16 @@ impl Injection {
     /// The secrets of a run.
     #[must_use]
     pub fn new(vault: Arc<Vault>, armed: Vec<Armed>, witness: Arc<dyn Witness>) -> Self {
-        let texts = armed.iter().map(|one| Zeroizing::new(one.placeholder.as_str().as_bytes().to_vec()));
-        let placeholders = Arc::new(Needles::new(texts));
-        Self { vault, armed, placeholders, witness, sent: Arc::default() }
+        let text = |one: &Armed| Zeroizing::new(one.placeholder.as_str().as_bytes().to_vec());
+        let placeholders = armed.iter().map(|one| Needle::new(text(one), Spelling::Exact));
+        let placeholders = Needles::new(placeholders);
+        Self(Arc::new(Secrets { vault, armed, placeholders, witness, sent: Mutex::default() }))
     }
 
     /// Whether a secret may go to this host. TLS is terminated for exactly these.
     #[must_use]
     pub fn covers(&self, host: &HostName, port: u16) -> bool {
-        self.armed.iter().flat_map(|one| &one.bindings).any(|binding| binding.terms.leads_to(host, port))
+        self.0.armed.iter().flat_map(|one| &one.bindings).any(|binding| binding.terms.leads_to(host, port))
     }
 
     /// Puts secrets into the head of a request to a host, and tells what happens to the body.
@@ -122,8 +121,8 @@ impl Injection {
     /// # Errors
     /// When a placeholder stands where it may not, or a secret is not to be had. The request must not be sent then.
     pub fn request(&self, (host, port): (&HostName, u16), head: &mut request::Parts) -> Result<RequestBody, Misuse> {
-        let done = self.inject(&Target { host, port, path: head.uri.path().to_owned() }, head);
-        done.inspect_err(|misuse| self.witness.misused(misuse))
+        let done = self.0.inject(&Target { host, port, path: head.uri.path().to_owned() }, head);
+        done.inspect_err(|misuse| self.0.witness.misused(misuse))
     }
 
     /// Looks for placeholders in the head of a request that no secret can go with, and tells what happens to the body.
@@ -131,13 +130,18 @@ impl Injection {
     /// # Errors
     /// When there is one.
     pub fn elsewhere(&self, host: &HostName, head: &request::Parts) -> Result<RequestBody, Misuse> {
-        let done = self.search(host, head).map(|()| self.watched(host));
-        done.inspect_err(|misuse| self.witness.misused(misuse))
+        let done = self.0.search(host, head).map(|()| self.0.watched(host));
+        done.inspect_err(|misuse| self.0.witness.misused(misuse))
     }
 
     /// Takes out of the head of an answer what was sent, and of the body what comes.
     pub fn response(&self, head: &mut response::Parts) -> RedactingStream {
         let redactor = self.redactor();
+        let named: Vec<HeaderName> =
+            head.headers.keys().filter(|name| redactor.finds(name.as_str().as_bytes())).cloned().collect();
+        for name in named {
+            head.headers.remove(name);
+        }
         for value in head.headers.values_mut().filter(|value| redactor.finds(value.as_bytes())) {
             // Asterisks can stand where anything else could.
             *value =
@@ -149,12 +153,14 @@ impl Injection {
     /// Takes out whatever this run has sent.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let Sent { values, redactor, .. } = &mut *sent;
-        redactor.get_or_insert_with(|| Redactor::new(values.values())).clone()
+        redactor.get_or_insert_with(|| Redactor::new(values.iter())).clone()
     }
+}
 
-    fn inject(&self, to: &Target<'_>, head: &mut request::Parts) -> Result<RequestBody, Misuse> {
+impl Secrets {
+    fn inject(self: &Arc<Self>, to: &Target<'_>, head: &mut request::Parts) -> Result<RequestBody, Misuse> {
         if let Some(one) = self.found(to.path.as_bytes()) {
             return Err(misplaced(one, "in the path", to.host));
         }
@@ -170,8 +176,11 @@ impl Injection {
                 *value = swapped;
             }
         }
+        // SECURITY: a value that a host repeats could be had in parts, of which none is taken out. Answers come whole.
+        head.headers.remove(header::RANGE);
+        head.headers.remove(header::IF_RANGE);
         let media = head.headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
-        self.in_body(media, to)
+        Ok(self.in_body(media, to))
     }
 
     /// Looks for placeholders without putting anything in their place.
@@ -239,27 +248,23 @@ impl Injection {
         Ok(spelt)
     }
 
-    fn in_body(&self, media: &str, to: &Target<'_>) -> Result<RequestBody, Misuse> {
+    fn in_body(self: &Arc<Self>, media: &str, to: &Target<'_>) -> RequestBody {
         let form = Form::of(media);
         let mut body = self.watched(to.host);
         for (one, fate) in self.armed.iter().zip(&mut body.fates) {
-            let Some(binding) = self.binding(one, &Position::Body, to) else { continue };
-            let lease = self.lease(one)?;
-            let spelt = form.spell(&lease.value).ok_or_else(|| unspeakable(one, "such a body"))?;
-            let used = self.using(one, &lease, (&Position::Body, binding.id), to);
-            *fate = Fate::Swapped(Zeroizing::new(spelt), Box::new((lease, used)));
+            if let Some(binding) = self.binding(one, &Position::Body, to) {
+                *fate = Fate::Bound { form, host: to.host.clone(), port: to.port, binding: binding.id };
+            }
         }
-        Ok(body)
+        body
     }
 
-    fn watched(&self, host: &HostName) -> RequestBody {
+    fn watched(self: &Arc<Self>, host: &HostName) -> RequestBody {
         let refused = |one: &Armed| Fate::Refused(misplaced(one, "in the body", host));
         RequestBody {
-            needles: Arc::clone(&self.placeholders),
+            secrets: Arc::clone(self),
             held: Held::default(),
             fates: self.armed.iter().map(refused).collect(),
-            sent: Arc::clone(&self.sent),
-            witness: Arc::clone(&self.witness),
         }
     }
 
@@ -274,15 +279,14 @@ impl Injection {
         Held::default().go(&self.placeholders, text, More::NothingComes, |told| {
             match told {
                 Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(number) => {
+                Told::Needle(number, _) => {
                     let Some(one) = self.armed.get(number) else { return Ok(()) };
                     let binding = self.binding(one, &at.position, at.to);
                     let binding = binding.ok_or_else(|| misplaced(one, &(at.place)(), at.to.host))?;
                     let lease = self.lease(one)?;
                     let spelt = spell(&lease.value).ok_or_else(|| unspeakable(one, "that place"))?;
                     out.extend_from_slice(&Zeroizing::new(spelt));
-                    let used = self.using(one, &lease, (&at.position, binding.id), at.to);
-                    note(&self.sent, self.witness.as_ref(), lease, used);
+                    self.note(lease, (at.to.host, at.to.port), &at.position, binding.id);
                 }
             }
             Ok(())
@@ -316,46 +320,49 @@ impl Injection {
         }
     }
 
-    fn using(&self, one: &Armed, lease: &Lease, (position, binding): (&Position, u64), to: &Target<'_>) -> Used {
-        Used {
-            secret: one.secret.clone(),
-            version: lease.version,
-            host: to.host.clone(),
-            port: to.port,
-            position: position.clone(),
-            binding,
+    /// Remembers that a value goes out, before it does.
+    fn note(&self, lease: Lease, (host, port): (&HostName, u16), position: &Position, binding: u64) {
+        let Lease { secret, version, value } = lease;
+        let used = Used { secret, version, host: host.clone(), port, position: position.clone(), binding };
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        // By what it is: the number of a version that was removed is given again.
+        if sent.values.iter().all(|one| one.expose() != value.expose()) {
+            sent.values.push(value);
+            sent.redactor = None;
+        }
+        if !sent.told.contains(&used) {
+            sent.told.push(used.clone());
+            drop(sent);
+            self.witness.used(&used);
         }
     }
 
     /// The secret whose placeholder is in a text.
     fn found(&self, text: &[u8]) -> Option<&Armed> {
-        // Placeholders are all of one length, so the needles are in the order of the secrets.
         self.armed.get(self.placeholders.find(text)?)
     }
 }
 
 impl std::fmt::Debug for Injection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Injection").field("armed", &self.armed).finish_non_exhaustive()
+        f.debug_struct("Injection").field("armed", &self.0.armed).finish_non_exhaustive()
     }
 }
 
 /// What happens to the body of a request.
 pub struct RequestBody {
-    needles: Arc<Needles>,
+    secrets: Arc<Secrets>,
     held: Held,
     /// What becomes of each placeholder.
     fates: Vec<Fate>,
-    sent: Arc<Mutex<Sent>>,
-    witness: Arc<dyn Witness>,
 }
 
 /// What becomes of a placeholder in a body.
 enum Fate {
-    /// The value takes its place, spelt so; and what is noted when it does first.
-    Swapped(Zeroizing<Vec<u8>>, Box<(Lease, Used)>),
-    /// The same, noted before.
-    SwappedAgain(Zeroizing<Vec<u8>>),
+    /// The value takes its place, once there is one.
+    Bound { form: Form, host: HostName, port: u16, binding: u64 },
+    /// The value takes its place, spelt so.
+    Swapped(Zeroizing<Vec<u8>>),
     /// It may not stand there.
     Refused(Misuse),
 }
@@ -384,29 +391,31 @@ impl RequestBody {
     }
 
     fn go(&mut self, piece: &[u8], more: More, out: &mut Vec<u8>) -> Result<(), Misuse> {
-        let Self { needles, held, fates, sent, witness } = self;
-        held.go(needles, piece, more, |told| {
+        let Self { secrets, held, fates } = self;
+        let done = held.go(&secrets.placeholders, piece, more, |told| {
             match told {
                 Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(number) => {
-                    let Some(fate) = fates.get_mut(number) else { return Ok(()) };
-                    if let Fate::Refused(misuse) = fate {
-                        witness.misused(misuse);
-                        return Err(misuse.clone());
-                    }
+                Told::Needle(number, _) => {
+                    let (Some(one), Some(fate)) = (secrets.armed.get(number), fates.get_mut(number)) else {
+                        return Ok(());
+                    };
                     let spelt = match fate {
-                        Fate::Swapped(spelt, _) | Fate::SwappedAgain(spelt) => std::mem::take(spelt),
-                        Fate::Refused(_) => return Ok(()),
+                        Fate::Refused(misuse) => return Err(misuse.clone()),
+                        Fate::Swapped(spelt) => std::mem::take(spelt),
+                        Fate::Bound { form, host, port, binding } => {
+                            let lease = secrets.lease(one)?;
+                            let spelt = form.spell(&lease.value).ok_or_else(|| unspeakable(one, "such a body"))?;
+                            secrets.note(lease, (host, *port), &Position::Body, *binding);
+                            Zeroizing::new(spelt)
+                        }
                     };
                     out.extend_from_slice(&spelt);
-                    if let Fate::Swapped(_, noted) = std::mem::replace(fate, Fate::SwappedAgain(spelt)) {
-                        let (lease, used) = *noted;
-                        note(sent, witness.as_ref(), lease, used);
-                    }
+                    *fate = Fate::Swapped(spelt);
                 }
             }
             Ok(())
-        })
+        });
+        done.inspect_err(|misuse| secrets.witness.misused(misuse))
     }
 }
 
@@ -460,20 +469,6 @@ impl Form {
                 quoted.get(1..quoted.len().saturating_sub(1)).map(<[u8]>::to_vec)
             }
         }
-    }
-}
-
-/// Remembers that a value goes out, before it does.
-fn note(sent: &Mutex<Sent>, witness: &dyn Witness, lease: Lease, used: Used) {
-    let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (lease.secret, lease.version);
-    if sent.values.insert(key, lease.value).is_none() {
-        sent.redactor = None;
-    }
-    if !sent.told.contains(&used) {
-        sent.told.push(used.clone());
-        drop(sent);
-        witness.used(&used);
     }
 }
 

@@ -21,6 +21,7 @@ pub mod backup;
 mod binding;
 mod contents;
 mod error;
+mod escape;
 mod files;
 pub mod inject;
 mod log;

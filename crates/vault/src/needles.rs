@@ -7,14 +7,127 @@ use std::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::escape;
+
 /// The texts that are looked for.
 pub(crate) struct Needles {
-    /// Longest first.
-    texts: Vec<Zeroizing<Vec<u8>>>,
+    needles: Vec<Needle>,
     /// Which pairs of bytes one of them begins with.
     pairs: Box<[u64; 1024]>,
     /// Which bytes.
     firsts: [bool; 256],
+}
+
+/// A text, and how it is spelt where it is looked for.
+pub(crate) struct Needle {
+    text: Zeroizing<Vec<u8>>,
+    spelling: Spelling,
+}
+
+/// How a text may be spelt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As it is.
+    Exact,
+    /// Each byte as it is, or as URLs, forms, JSON and HTML spell it, whichever of them they spell so.
+    Escaped,
+    /// The same, broken into lines anywhere.
+    Lined,
+    /// In hexadecimal digits.
+    Hex,
+}
+
+impl Needle {
+    pub(crate) const fn new(text: Zeroizing<Vec<u8>>, spelling: Spelling) -> Self {
+        Self { text, spelling }
+    }
+
+    /// What stands at the beginning of these bytes: this, perhaps, or not.
+    fn at(&self, bytes: &[u8], more: More) -> Reading {
+        match self.spelling {
+            Spelling::Exact if bytes.starts_with(&self.text) => Reading::Whole(self.text.len()),
+            Spelling::Exact if bytes.len() < self.text.len() && self.text.starts_with(bytes) => Reading::More,
+            Spelling::Exact => Reading::No,
+            Spelling::Escaped | Spelling::Lined => self.escaped(bytes, more),
+            Spelling::Hex => self.hex(bytes),
+        }
+    }
+
+    /// All ways of reading it at once: a `%25` is one of those three bytes, or of one, and only what follows tells which.
+    fn escaped(&self, bytes: &[u8], more: More) -> Reading {
+        let (mut ways, mut next, mut is_open) = (vec![0], Vec::new(), false);
+        for byte in self.text.iter() {
+            for mut way in ways.drain(..) {
+                if self.spelling == Spelling::Lined && way > 0 {
+                    match escape::line_end(bytes.get(way..).unwrap_or_default()) {
+                        Reading::Whole(length) => way += length,
+                        Reading::More => is_open = true,
+                        Reading::No => {}
+                    }
+                }
+                let rest = bytes.get(way..).unwrap_or_default();
+                if rest.first() == Some(byte) {
+                    next.push(way + 1);
+                }
+                match escape::read(rest, *byte) {
+                    Reading::Whole(length) => next.push(way + length),
+                    Reading::More => is_open = true,
+                    Reading::No => {}
+                }
+            }
+            next.dedup();
+            std::mem::swap(&mut ways, &mut next);
+            if ways.is_empty() {
+                break;
+            }
+        }
+        match ways.into_iter().max() {
+            _ if is_open && more == More::MayCome => Reading::More,
+            Some(length) => Reading::Whole(length),
+            None => Reading::No,
+        }
+    }
+
+    fn hex(&self, bytes: &[u8]) -> Reading {
+        let mut at = 0;
+        for byte in self.text.iter() {
+            match hex(bytes.get(at..).unwrap_or_default(), *byte) {
+                Reading::Whole(length) => at += length,
+                other => return other,
+            }
+        }
+        Reading::Whole(at)
+    }
+
+    /// The pairs of bytes that it may begin with.
+    fn beginnings(&self) -> Vec<[u8; 2]> {
+        let (first, second) = match self.text[..] {
+            [first, second, ..] => (first, second),
+            _ => return Vec::new(),
+        };
+        match self.spelling {
+            Spelling::Exact => vec![[first, second]],
+            Spelling::Hex => {
+                let digits = |nibble: u8| [b"0123456789abcdef", b"0123456789ABCDEF"].map(|all| digit(all, nibble));
+                digits(first >> 4).into_iter().flat_map(|high| digits(first).map(|low| [high, low])).collect()
+            }
+            Spelling::Escaped | Spelling::Lined => {
+                let plain = [second, b'%', b'\\', b'&', b'+', b'\r', b'\n'].map(|next| [first, next]);
+                plain.into_iter().chain(escape::beginnings(first)).collect()
+            }
+        }
+    }
+}
+
+/// What was read of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// All of it, in so many bytes.
+    Whole(usize),
+    /// The beginning of it, perhaps.
+    More,
+    /// Something else.
+    No,
 }
 
 /// What stands at a place.
@@ -22,40 +135,30 @@ pub(crate) struct Needles {
 pub(crate) enum Hit {
     /// None of them.
     Nothing,
-    /// This one, and how long it is.
+    /// This one, and how long it is there.
     Whole(usize, usize),
     /// The beginning of one, perhaps.
     Maybe,
 }
 
 impl Needles {
-    /// Looks for these. Each has at least two bytes; others are left out.
-    pub(crate) fn new(texts: impl IntoIterator<Item = Zeroizing<Vec<u8>>>) -> Self {
-        let mut texts: Vec<_> = texts.into_iter().filter(|text| text.len() >= 2).collect();
-        // The order among equals stays, so that whoever numbers them knows which is which.
-        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        let mut needles = Self { texts, pairs: Box::new([0; 1024]), firsts: [false; 256] };
-        for text in &needles.texts {
-            if let [first, second, ..] = text[..] {
-                let pair = usize::from(u16::from_be_bytes([first, second]));
-                if let Some(word) = needles.pairs.get_mut(pair / 64) {
-                    *word |= 1 << (pair % 64);
-                }
-                if let Some(place) = needles.firsts.get_mut(usize::from(first)) {
-                    *place = true;
-                }
+    /// Looks for these, which are known by their numbers. Each has at least two bytes, or is never found.
+    pub(crate) fn new(needles: impl IntoIterator<Item = Needle>) -> Self {
+        let mut all = Self { needles: needles.into_iter().collect(), pairs: Box::new([0; 1024]), firsts: [false; 256] };
+        for [first, second] in all.needles.iter().flat_map(Needle::beginnings) {
+            let pair = usize::from(u16::from_be_bytes([first, second]));
+            if let Some(word) = all.pairs.get_mut(pair / 64) {
+                *word |= 1 << (pair % 64);
+            }
+            if let Some(place) = all.firsts.get_mut(usize::from(first)) {
+                *place = true;
             }
         }
-        needles
+        all
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    /// The text of this number.
-    pub(crate) fn text(&self, number: usize) -> &[u8] {
-        self.texts.get(number).map_or(&[], |text| text.as_slice())
+        self.needles.is_empty()
     }
 
     /// Where the first place is that is not told to be harmless at once.
@@ -73,17 +176,18 @@ impl Needles {
         })
     }
 
-    /// What stands at the beginning of these bytes, of which more may come.
+    /// What stands at the beginning of these bytes, of which more may come: the longest of them.
     pub(crate) fn at(&self, bytes: &[u8], more: More) -> Hit {
-        for (number, text) in self.texts.iter().enumerate() {
-            if bytes.starts_with(text) {
-                return Hit::Whole(number, text.len());
-            }
-            if more == More::MayCome && bytes.len() < text.len() && text.starts_with(bytes) {
-                return Hit::Maybe;
+        let mut best = Hit::Nothing;
+        for (number, needle) in self.needles.iter().enumerate().filter(|(_, needle)| needle.text.len() >= 2) {
+            match (needle.at(bytes, more), best) {
+                (Reading::More, _) if more == More::MayCome => return Hit::Maybe,
+                (Reading::Whole(length), Hit::Whole(_, longest)) if length <= longest => {}
+                (Reading::Whole(length), _) => best = Hit::Whole(number, length),
+                (Reading::More | Reading::No, _) => {}
             }
         }
-        Hit::Nothing
+        best
     }
 
     /// Whether one of them is in there.
@@ -99,6 +203,21 @@ impl Needles {
     }
 }
 
+/// A byte in two hexadecimal digits.
+fn hex(bytes: &[u8], byte: u8) -> Reading {
+    let is = |digit: &u8, nibble: u8| (*digit as char).to_digit(16) == Some(u32::from(nibble & 15));
+    match bytes {
+        [] => Reading::More,
+        [high] if is(high, byte >> 4) => Reading::More,
+        [high, low, ..] if is(high, byte >> 4) && is(low, byte) => Reading::Whole(2),
+        _ => Reading::No,
+    }
+}
+
+fn digit(digits: &[u8; 16], nibble: u8) -> u8 {
+    digits.get(usize::from(nibble & 15)).copied().unwrap_or(b'0')
+}
+
 /// Whether there may be more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum More {
@@ -110,7 +229,7 @@ pub(crate) enum More {
 
 impl fmt::Debug for Needles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Needles({})", self.texts.len())
+        write!(f, "Needles({})", self.needles.len())
     }
 }
 
@@ -150,7 +269,7 @@ impl Held {
                 Hit::Nothing => from = here + 1,
                 Hit::Whole(number, length) => {
                     tell(Told::Harmless(bytes.get(harmless..here).unwrap_or_default()))?;
-                    tell(Told::Needle(number))?;
+                    tell(Told::Needle(number, length))?;
                     from = here + length;
                     harmless = from;
                 }
@@ -175,8 +294,8 @@ impl Drop for Held {
 pub(crate) enum Told<'a> {
     /// No needle is in it.
     Harmless(&'a [u8]),
-    /// This needle.
-    Needle(usize),
+    /// This needle, in so many bytes.
+    Needle(usize, usize),
 }
 
 #[cfg(test)]
@@ -186,7 +305,7 @@ mod tests {
     use super::*;
 
     fn needles(texts: &[&[u8]]) -> Needles {
-        Needles::new(texts.iter().map(|text| Zeroizing::new(text.to_vec())))
+        Needles::new(texts.iter().map(|text| Needle::new(Zeroizing::new(text.to_vec()), Spelling::Exact)))
     }
 
     /// What comes out when each needle is replaced by its number in brackets.
@@ -196,7 +315,7 @@ mod tests {
             held.go(needles, piece, more, |told| {
                 match told {
                     Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                    Told::Needle(number) => out.extend(format!("[{number}]").bytes()),
+                    Told::Needle(number, _) => out.extend(format!("[{number}]").bytes()),
                 }
                 Ok::<_, ()>(())
             })

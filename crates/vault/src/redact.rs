@@ -1,17 +1,16 @@
 //! Takes the values of secrets out of what comes back: as they are, and as servers and tools usually encode them.
 //!
-//! Guarantees: a value, or its form in base 64 at any offset, in hexadecimal digits, with percent signs, in a JSON text or in HTML, is
-//! replaced by as many asterisks, so that no length changes; also where it is split over pieces. What is not like one of these passes.
+//! Guarantees: a value, or its form in base 64 at any offset or in hexadecimal digits, each with any of its bytes spelt as URLs, JSON or HTML
+//! spell them, is replaced by as many asterisks, so that no length changes; also where it is split over pieces. What is not like one of these passes.
 //! Does not: undo compression or encryption, or find a value of fewer than [`SHORTEST`] bytes, of which every text would be full.
 
 use std::sync::Arc;
 
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD, prelude::BASE64_URL_SAFE_NO_PAD};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::{
-    binding::is_unreserved,
-    needles::{Held, More, Needles, Told},
+    needles::{Held, More, Needle, Needles, Spelling, Told},
     value::SecretValue,
 };
 
@@ -91,7 +90,7 @@ impl RedactingStream {
         let done: Result<(), std::convert::Infallible> = held.go(needles, piece, more, |told| {
             match told {
                 Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(number) => out.resize(out.len() + needles.text(number).len(), b'*'),
+                Told::Needle(_, length) => out.resize(out.len() + length, b'*'),
             }
             Ok(())
         });
@@ -109,45 +108,46 @@ impl std::fmt::Debug for RedactingStream {
 }
 
 /// A value in all the forms that are looked for.
-fn forms(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let mut forms: Vec<Zeroizing<Vec<u8>>> = vec![Zeroizing::new(value.to_vec())];
-    let mut add = |form: Vec<u8>| {
-        let form = Zeroizing::new(form);
-        if form.len() >= SHORTEST && !forms.contains(&form) {
-            forms.push(form);
-        }
-    };
+fn forms(value: &[u8]) -> Vec<Needle> {
+    let own = || Zeroizing::new(value.to_vec());
+    let mut forms = vec![Needle::new(own(), Spelling::Escaped), Needle::new(own(), Spelling::Hex)];
+    forms.extend(by_character(value).into_iter().map(|text| Needle::new(text, Spelling::Escaped)));
     for offset in 0..3 {
-        add(in_base64(value, offset, |bytes| BASE64_STANDARD_NO_PAD.encode(bytes)));
-        add(in_base64(value, offset, |bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes)));
-    }
-    let hex = |digits: &[u8; 16]| {
-        let digit = |nibble: u8| digits.get(usize::from(nibble & 15)).copied().unwrap_or(b'0');
-        value.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect::<Vec<u8>>()
-    };
-    add(hex(LOWER));
-    add(hex(UPPER));
-    for digits in [UPPER, LOWER] {
-        let digit = |nibble: u8| digits.get(usize::from(nibble & 15)).copied().unwrap_or(b'0');
-        for space in [&b"%20"[..], b"+"] {
-            let byte = |&byte: &u8| match byte {
-                b' ' => space.to_vec(),
-                plain if is_unreserved(plain) => vec![plain],
-                other => vec![b'%', digit(other >> 4), digit(other)],
-            };
-            add(value.iter().flat_map(byte).collect());
+        let standard = in_base64(value, offset, |bytes| BASE64_STANDARD_NO_PAD.encode(bytes));
+        let for_urls = in_base64(value, offset, |bytes| BASE64_URL_SAFE_NO_PAD.encode(bytes));
+        let differs = standard != for_urls;
+        for form in std::iter::once(standard).chain(differs.then_some(for_urls)) {
+            // Also as URLs and JSON spell it, since some of its letters are spelt so, and in lines, as mail and `base64` write it.
+            if form.len() >= SHORTEST {
+                forms.push(Needle::new(Zeroizing::new(form), Spelling::Lined));
+            }
         }
-    }
-    if let Ok(text) = std::str::from_utf8(value) {
-        let mut json = serde_json::to_string(text).unwrap_or_default().into_bytes();
-        add(json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_vec());
-        json.zeroize();
-        add(text.replace('/', "\\/").into_bytes());
-        let html = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        add(html.replace('"', "&quot;").replace('\'', "&#39;").into_bytes());
-        add(html.into_bytes());
     }
     forms
+}
+
+/// A text in which letters beyond ASCII are spelt by their numbers, not by their bytes, as JSON and HTML do.
+fn by_character(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    let Some(text) = std::str::from_utf8(value).ok().filter(|text| !text.is_ascii()) else { return Vec::new() };
+    let units = |letter: char| letter.encode_utf16(&mut [0; 2]).to_vec();
+    let ways: [&dyn Fn(char) -> String; 5] = [
+        &|letter| units(letter).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+        &|letter| units(letter).iter().map(|unit| format!("\\u{unit:04X}")).collect(),
+        &|letter| format!("&#{};", u32::from(letter)),
+        &|letter| format!("&#x{:x};", u32::from(letter)),
+        &|letter| format!("&#x{:X};", u32::from(letter)),
+    ];
+    let spelt = |way: &&dyn Fn(char) -> String| {
+        let mut out = Zeroizing::new(Vec::with_capacity(value.len() * 6));
+        for letter in text.chars() {
+            match u8::try_from(letter).ok().filter(u8::is_ascii) {
+                Some(byte) => out.push(byte),
+                None => out.extend_from_slice(way(letter).as_bytes()),
+            }
+        }
+        out
+    };
+    ways.iter().map(spelt).collect()
 }
 
 /// The part of a text in base 64 that depends on the value alone, if so many bytes stand before it in its group of three.
@@ -160,9 +160,6 @@ fn in_base64(value: &[u8], offset: usize, encode: impl Fn(&[u8]) -> String) -> V
     text.get(first..last).unwrap_or_default().to_vec()
 }
 
-const LOWER: &[u8; 16] = b"0123456789abcdef";
-const UPPER: &[u8; 16] = b"0123456789ABCDEF";
-
 /// How many bytes a value has at least to be looked for.
 pub const SHORTEST: usize = 4;
 
@@ -172,6 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::binding::is_unreserved;
 
     const VALUE: &str = "k3y/with spaces&\"quotes\"+%~\u{e4}";
 
@@ -207,6 +205,11 @@ mod tests {
         is_gone("<p>k3y/with spaces&amp;&quot;quotes&quot;+%~\u{e4}</p>");
         is_gone("<p>k3y/with spaces&amp;\"quotes\"+%~\u{e4}</p>");
         is_gone("\"k3y\\/with spaces&\"quotes\"+%~\u{e4}\"");
+        // Which bytes are spelt so is up to whoever spells them.
+        is_gone(&VALUE.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>());
+        is_gone("k3y/with spaces&\\\"quotes\\\"+%~\\u00e4");
+        is_gone("k3y/with spaces&amp;\"quotes\"+%~&#228;");
+        is_gone("k3y/wit%68 spaces\\u0026\\u0022quotes&#34;+%25~%c3%A4");
     }
 
     #[test]
@@ -227,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_gone_in_base64_that_is_broken_into_lines() {
+        let text = BASE64_STANDARD.encode(format!("user:{VALUE}, and more"));
+        for end in ["\n", "\r\n", "\\n", "\\r\\n"] {
+            for width in 4..text.len() {
+                let lines: Vec<&[u8]> = text.as_bytes().chunks(width).collect();
+                let lined = lines.join(end.as_bytes());
+                let out = redactor(VALUE).redact(&lined);
+                assert_eq!(out.len(), lined.len());
+                let rest = String::from_utf8(out).unwrap().replace(end, "");
+                assert!(!redactor(VALUE).finds(rest.as_bytes()) && rest.contains("*****"), "{width}: {rest}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_too_short_is_left_alone_and_so_is_everything_else() {
         assert!(redactor("abc").is_empty());
         let text = "nothing in here is like it";
@@ -240,6 +258,33 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever is spelt in whichever way, also a value that looks as if it were spelt already.
+        #[test]
+        fn a_value_is_gone_whichever_of_its_bytes_are_spelt(
+            value in "[%25\\\\&amp;#38u0+ ab]{4,24}", ways in proptest::collection::vec(0_usize..5, 24), cut in 0_usize..200
+        ) {
+            let spelt: String = value.bytes().zip(ways).map(|(byte, way)| match (way, byte) {
+                (0, _) => format!("%{byte:02x}"),
+                (1, _) => format!("\\u{byte:04X}"),
+                (2, _) => format!("&#{byte};"),
+                (3, b' ') => "+".to_owned(),
+                (3, b'&') => "&amp;".to_owned(),
+                (3, b'\\') => "\\\\".to_owned(),
+                _ => char::from(byte).to_string(),
+            }).collect();
+            let redactor = redactor(&value);
+            let text = format!("before {spelt}-after");
+            let out = redactor.redact(text.as_bytes());
+            prop_assert_eq!(out.len(), text.len());
+            prop_assert!(String::from_utf8_lossy(&out).contains("****"), "{:?} in {:?}", value, text);
+            let (mut stream, mut piecewise) = (redactor.stream(), Vec::new());
+            let cut = cut.min(text.len());
+            stream.push(&text.as_bytes()[..cut], &mut piecewise);
+            stream.push(&text.as_bytes()[cut..], &mut piecewise);
+            stream.finish(&mut piecewise);
+            prop_assert_eq!(piecewise, out);
+        }
+
         #[test]
         fn a_value_is_gone_however_its_text_is_cut(
             value in proptest::collection::vec(any::<u8>(), 8..40), cut in 0_usize..60, form in 0_usize..4

@@ -1,3 +1,5 @@
+//! What becomes of requests and answers.
+
 #![allow(clippy::string_slice, reason = "what is cut here is ASCII")]
 
 use std::sync::Mutex;
