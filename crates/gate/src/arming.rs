@@ -263,15 +263,8 @@ impl Witness for Journalled {
             binding: u64,
         }
         let Used { secret, version, host, port, position, binding } = used;
-        let told = Told {
-            secret,
-            version: *version,
-            handed: Handed::Unseen,
-            host,
-            port: *port,
-            position,
-            binding: *binding,
-        };
+        let told =
+            Told { secret, version: *version, handed: Handed::Unseen, host, port: *port, position, binding: *binding };
         if let Some(door) = self.door.upgrade() {
             door.tell(RecordKind::VaultUsed, &told);
         }

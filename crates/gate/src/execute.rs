@@ -84,9 +84,7 @@ impl Executor {
     /// Not for what is looked at once more before it starts: that comes first then.
     pub(crate) async fn prepare(&self, work: &Work, plan: &Plan, reserved: Charge) -> Option<PreparedProcess> {
         match (work, plan) {
-            (Work::Process(work), Plan::Process { process, .. })
-                if work.scripts.is_empty() && self.secrets.is_ok() =>
-            {
+            (Work::Process(work), Plan::Process { process, .. }) if work.scripts.is_empty() && self.secrets.is_ok() => {
                 let (ground, runtime) = (self.ground(), Handle::current());
                 let (work, process) = (work.clone(), process.clone());
                 // By another thread: this one rests, so that the kernel's own work for the sync does not wait for it.

@@ -79,6 +79,10 @@ impl Inner {
         let bindings = |secret: &SecretRef, tool: &ToolName| self.bindings_for(secret, tool);
         let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look, bindings: &bindings };
         let intent = self.registry.intend(&proposal.tool, &proposal.args, &place)?;
+        // Told as it is: without a vault no secret is bound anywhere, which would be the reason otherwise.
+        if let ([_, ..], Err(closed)) = (intent.work.secrets(), self.opened_vault()) {
+            return Err(CallError::NoVault { is_locked: closed.is_locked() });
+        }
         let machine = Machine {
             config: &settings.config.sandbox,
             runner: &settings.runner,

@@ -122,6 +122,8 @@ impl Refusal {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Call(CallError::UnknownTool { .. }) => "unknown_tool",
+            Self::Call(CallError::NoVault { is_locked: true }) => "vault_locked",
+            Self::Call(CallError::NoVault { is_locked: false }) => "vault_closed",
             Self::Call(_) => "bad_arguments",
             Self::UnknownWorkspace(_) => "unknown_workspace",
             Self::Denied(_) => "denied_by_policy",

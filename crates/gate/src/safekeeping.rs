@@ -288,6 +288,11 @@ pub enum VaultRefusal {
 }
 
 impl VaultRefusal {
+    /// Whether the vault only waits to be unlocked.
+    pub(crate) const fn is_locked(&self) -> bool {
+        matches!(self, Self::Closed(Closed { is_locked: true, .. }))
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn advice(&self) -> String {

@@ -194,6 +194,12 @@ pub enum CallError {
     /// The arguments fit, but mean nothing that could be done.
     #[error(transparent)]
     Intend(#[from] IntendError),
+    /// It uses secrets, and there is no vault to have them from.
+    #[error("it uses a secret, and the vault is {}", if *.is_locked { "locked" } else { "closed" })]
+    NoVault {
+        /// Whether it only waits to be unlocked.
+        is_locked: bool,
+    },
 }
 
 impl CallError {
@@ -204,6 +210,8 @@ impl CallError {
             Self::UnknownTool { .. } => "`tool.list` tells which tools there are",
             Self::Arguments(error) => error.advice(),
             Self::Intend(error) => error.advice(),
+            Self::NoVault { is_locked: true } => "a person opens it with `palyra vault unlock`",
+            Self::NoVault { is_locked: false } => "`palyra vault status` says why, and what to do",
         }
     }
 }

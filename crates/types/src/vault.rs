@@ -24,7 +24,7 @@ pub enum VaultScope {
     Agent(PrincipalId),
     /// One skill. Written `skill:acme/markdown`.
     Skill(SkillId),
-    /// One session, and gone with it. Written `session:` and its id.
+    /// One session. Written `session:` and its id.
     Session(SessionId),
 }
 

@@ -104,12 +104,7 @@ impl<'a> Hop<'a> {
     }
 
     /// Connects, sends the request and reads the response.
-    pub(super) async fn exchange(
-        self,
-        fetcher: &Fetcher,
-        step: &Step,
-        terms: Terms<'_>,
-    ) -> Result<Answer, FetchError> {
+    pub(super) async fn exchange(self, fetcher: &Fetcher, step: &Step, terms: Terms<'_>) -> Result<Answer, FetchError> {
         let limits = terms.limits;
         let Self { mut note, admitted, mut changes } = self;
         let (keeper, host) = (note.keeper, step.url.host());
