@@ -209,6 +209,8 @@ impl DaemonLab {
             None => Command::new(program),
         };
         command.env("PALYRA_HOME", &self.home).env("LAB_AHEAD", &self.ahead).current_dir(&self.workspace);
+        // A laboratory's vault must not reach for the keyring of whoever runs the tests.
+        command.env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("XDG_RUNTIME_DIR");
         if self.plan.hosts.is_some() {
             command.env("LAB_HOSTS", self.root.path().join("hosts"));
         }
@@ -264,6 +266,23 @@ impl DaemonLab {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(20)).fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Everything that it has written anywhere: its state, its log, and what calls have left in the workspace.
+    #[must_use]
+    pub fn written(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let (mut found, mut places) = (Vec::new(), vec![self.root.path().to_owned()]);
+        while let Some(place) = places.pop() {
+            for entry in fs::read_dir(place).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap() {
+                    kind if kind.is_dir() => places.push(entry.path()),
+                    kind if kind.is_file() => found.push((entry.path(), fs::read(entry.path()).unwrap())),
+                    _ => {}
+                }
+            }
+        }
+        found
     }
 
     /// Sets how far its clock is ahead, if it has one of its own.

@@ -2,10 +2,12 @@
 //! [`DaemonLab`](daemon::DaemonLab) with a real daemon in a process of its own.
 
 mod audit;
+pub mod canary;
 pub mod daemon;
 mod faults;
 mod lab;
 pub mod paired;
+pub mod random;
 pub mod scripted;
 mod setup;
 pub mod site;

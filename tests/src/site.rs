@@ -3,7 +3,13 @@
 //! What is below `/private/` is for whoever sends the key. `/echo` answers with what it was sent, `/echo/base64`, `/echo/hex` and `/echo/url`
 //! with the same encoded, `/packed` with a body that says it is compressed, `/endless` without end.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::missing_panics_doc, reason = "a laboratory that cannot be set up ends the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::disallowed_methods,
+    reason = "a laboratory that cannot be set up ends the test, and it makes a repository"
+)]
 
 use std::{
     net::SocketAddr,
@@ -151,6 +157,21 @@ impl Drop for Site {
     }
 }
 
+/// Makes a repository of git in a directory, at this place, with a file `readme`, as a server that knows nothing of git can serve it.
+pub fn make_repository(files: &Path, place: &str, readme: &str) {
+    let git = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=lab", "-c", "user.email=lab@lab.test", "-c", "init.defaultBranch=main"]);
+        assert!(command.args(arguments).current_dir(files).output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "source"]);
+    std::fs::write(files.join("source/readme"), readme).unwrap();
+    git(&["-C", "source", "add", "readme"]);
+    git(&["-C", "source", "commit", "-m", "first"]);
+    git(&["clone", "--bare", "source", place]);
+    git(&["-C", place, "update-server-info"]);
+}
+
 /// Answers requests, one after the other.
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, state: &State) {
     let mut stream = BufReader::new(stream);
@@ -214,7 +235,9 @@ impl State {
         };
         match scheme {
             "Bearer" => rest == self.key,
-            "Basic" => BASE64_STANDARD.decode(rest).is_ok_and(|login| login.ends_with(format!(":{}", self.key).as_bytes())),
+            "Basic" => {
+                BASE64_STANDARD.decode(rest).is_ok_and(|login| login.ends_with(format!(":{}", self.key).as_bytes()))
+            }
             _ => false,
         }
     }

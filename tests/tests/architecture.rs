@@ -45,7 +45,7 @@ const REACH: &[(&str, Reach)] = &[
     (
         "palyra-daemon",
         // The daemon takes the types of a decision from the policy crate, and opens the journal and tells its records; it decides and records
-        // nothing itself.
+        // nothing itself. It finds out who holds the key of the vault, and names what is put there; the gate opens and changes it.
         Reach::Only(&[
             "palyra-api",
             "palyra-access",
@@ -54,12 +54,13 @@ const REACH: &[(&str, Reach)] = &[
             "palyra-journal",
             "palyra-policy",
             "palyra-types",
+            "palyra-vault",
         ]),
     ),
     (
         "palyra-cli",
         // Whoever verifies a journal need not trust the daemon that wrote it, so the command line reads it itself. It is also what a device is
-        // paired with, whose side of a pairing and whose key no daemon has.
+        // paired with, whose side of a pairing and whose key no daemon has. So it opens backups of the vault, whose keys no daemon has either.
         Reach::Only(&[
             "palyra-client",
             "palyra-api",
@@ -68,6 +69,7 @@ const REACH: &[(&str, Reach)] = &[
             "palyra-journal",
             "palyra-policy",
             "palyra-types",
+            "palyra-vault",
         ]),
     ),
     ("palyra-tests", Reach::Anything),

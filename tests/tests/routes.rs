@@ -105,6 +105,18 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/roles", "PPPDSPSPP"),
     ("GET", "/api/v1/flags", "PPPDSPSPP"),
     ("PUT", "/api/v1/flags/{name}", "PPDDSPSSP"),
+    ("GET", "/api/v1/vault", "PPPDSPSPP"),
+    ("GET", "/api/v1/vault/secrets", "PPPDSPSPP"),
+    ("GET", "/api/v1/vault/secrets/{scope}/{name}", "PPPDSPSPP"),
+    ("PUT", "/api/v1/vault/secrets/{scope}/{name}", "PPDDSPSSP"),
+    ("DELETE", "/api/v1/vault/secrets/{scope}/{name}", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/bindings", "PPDDSPSSP"),
+    ("DELETE", "/api/v1/vault/bindings/{id}", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/rotate", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/unlock", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/adopt", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/export", "PPDDSPSSP"),
+    ("POST", "/api/v1/vault/import", "PPDDSPSSP"),
     ("POST", "/api/v1/console/links", "PPPDWWWWW"),
     ("POST", "/api/v1/console/session", "OOOOOOOOO"),
     ("DELETE", "/api/v1/console/session", "WWWWWWWWP"),
@@ -219,6 +231,8 @@ fn filled(method: &str, path: &str) -> (String, &'static str) {
         .replace("/grants/{id}", "/grants/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/calls/{id}", "/calls/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/runs/{id}", "/runs/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
+        .replace("/bindings/{id}", "/bindings/0")
+        .replace("{scope}", "workspace%3Alab")
         .replace("{id}", "nothing")
         .replace("{seq}", "0")
         .replace("{user}", "nobody")
@@ -228,6 +242,7 @@ fn filled(method: &str, path: &str) -> (String, &'static str) {
             (path, r#"{"layer":"global","key":"","tool":"fs.read","posture":"ask_each_time"}"#)
         }
         ("DELETE", "/api/v1/postures") => (path + "?layer=global&key=&tool=fs.read", ""),
+        ("POST", "/api/v1/vault/bindings") => (path, r#"{"secret":"global/nothing","host":"example.org"}"#),
         ("PUT", "/api/v1/members/nobody") => (path, r#"{"role":"operator"}"#),
         ("POST", "/api/v1/console/session") => (path, r#"{"code":"plr_guess"}"#),
         ("POST", _) => (path, "{}"),

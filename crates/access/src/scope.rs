@@ -39,6 +39,10 @@ words! {
         MembersRead = "members.read",
         /// Invite, change and remove members.
         MembersManage = "members.manage",
+        /// See secrets, never their values.
+        VaultRead = "vault.read",
+        /// Put, bind and remove secrets, and look after the vault.
+        VaultManage = "vault.manage",
         /// Change the configuration.
         DaemonConfigure = "daemon.configure",
         /// Use the chat route for other products' clients.
@@ -71,6 +75,8 @@ impl Scope {
             Self::TokensManage => "Mints, rotates and revokes API tokens.",
             Self::MembersRead => "Sees who is a member and who is invited.",
             Self::MembersManage => "Invites people, changes their roles and removes them.",
+            Self::VaultRead => "Sees which secrets there are and where they may go, but no value.",
+            Self::VaultManage => "Puts, binds and removes secrets, and backs the vault up.",
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
@@ -96,11 +102,13 @@ impl Scope {
             | Self::PolicyRead
             | Self::DevicesRead
             | Self::TokensRead
-            | Self::MembersRead => Some(WorkspaceRole::Operator),
+            | Self::MembersRead
+            | Self::VaultRead => Some(WorkspaceRole::Operator),
             Self::PolicyWrite
             | Self::DevicesManage
             | Self::TokensManage
             | Self::MembersManage
+            | Self::VaultManage
             | Self::DaemonConfigure => Some(WorkspaceRole::Admin),
         }
     }
@@ -139,6 +147,7 @@ impl Scope {
                 | Self::DevicesManage
                 | Self::TokensManage
                 | Self::MembersManage
+                | Self::VaultManage
                 | Self::DaemonConfigure
         )
     }
@@ -184,6 +193,7 @@ mod tests {
             "devices.manage",
             "tokens.manage",
             "members.manage",
+            "vault.manage",
             "daemon.configure",
         ];
         assert_eq!(words(|scope| !scope.suits(PrincipalKind::Service)), governing);
@@ -195,7 +205,7 @@ mod tests {
         let of = |role| words(|scope| scope.needs() == Some(role));
         assert_eq!(
             of(WorkspaceRole::Admin),
-            ["policy.write", "devices.manage", "tokens.manage", "members.manage", "daemon.configure"]
+            ["policy.write", "devices.manage", "tokens.manage", "members.manage", "vault.manage", "daemon.configure"]
         );
         assert_eq!(
             of(WorkspaceRole::Operator),
@@ -208,6 +218,7 @@ mod tests {
                 "devices.read",
                 "tokens.read",
                 "members.read",
+                "vault.read",
             ]
         );
         assert!(Scope::PolicyWrite.is_reached_by(Some(WorkspaceRole::Owner)));
@@ -227,6 +238,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 19);
+        assert_eq!(Scope::ALL.len(), 21);
     }
 }

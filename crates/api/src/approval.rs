@@ -134,7 +134,7 @@ pub struct Containment {
     pub writes: String,
     /// The hosts that it names.
     pub hosts: Vec<String>,
-    /// The secrets that it uses, by name.
+    /// The secrets that it uses: each by name, and how it is handed over and where it may go, in words.
     pub secrets: Vec<String>,
     /// How long it may run, in milliseconds.
     pub wall_ms: u64,

@@ -15,6 +15,7 @@
 //! | devices, pairing, the authority | [`device`] |
 //! | API tokens | [`token`] |
 //! | members, roles, switches | [`member`] |
+//! | secrets, and where they may go | [`vault`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -35,6 +36,7 @@ pub mod schema;
 pub mod strict;
 pub mod token;
 pub mod tool;
+pub mod vault;
 
 pub use document::Document;
 pub use error::{ErrorBody, ErrorDetail};

@@ -43,3 +43,8 @@ pub enum Role {
 #[derive(ToSchema)]
 #[schema(example = "/home/ada/shop")]
 pub struct Path(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// A secret, as `scope/name`: where it belongs (`global`, `workspace:NAME`, `agent:NAME`, `skill:ID` or `session:ID`) and what it is called.
+#[derive(ToSchema)]
+#[schema(example = "global/github")]
+pub struct SecretText(#[expect(dead_code, reason = "it is there to be described")] String);

@@ -99,6 +99,9 @@ fn command_about(code: &str) -> Option<&'static str> {
         "no_such_device" => Some("`palyra devices list` shows them"),
         "unknown_token" => Some("`palyra tokens list --all` shows them"),
         "unknown_member" | "unknown_invitation" => Some("`palyra access members` shows them"),
+        "unknown_secret" => Some("`palyra vault list` shows them"),
+        "unknown_version" | "unknown_binding" | "already_bound" => Some("`palyra vault show NAME` shows what there is"),
+        "vault_locked" => Some("`palyra vault unlock` opens it; `palyra vault status` says what it waits for"),
         "pairing_open" => Some(
             "end it where it was opened, with Ctrl-C, or by `palyra devices pairing ID --end`, or wait two minutes",
         ),

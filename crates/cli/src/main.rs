@@ -96,6 +96,9 @@ enum Command {
     /// See, mint, rotate and revoke what programs are let in by.
     #[command(subcommand)]
     Tokens(commands::tokens::TokensCommand),
+    /// Keep secrets that agents can use and never see, and say where each may go.
+    #[command(subcommand)]
+    Vault(commands::vault::VaultCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -148,6 +151,7 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Pair(args) => commands::pair::run(&args, at, terminal),
         Command::Devices(command) => commands::devices::run(command, at, terminal),
         Command::Tokens(command) => commands::tokens::run(command, at, terminal),
+        Command::Vault(command) => commands::vault::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

@@ -263,6 +263,11 @@ impl<'a> Ask<'a> {
         Ok(Self { body: Some(body.into()), ..self })
     }
 
+    /// The same with a JSON body that was spelt already.
+    pub(crate) fn bytes(self, body: Bytes) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
     pub(crate) fn key(self, key: Option<&'a IdempotencyKey>) -> Self {
         Self { key, ..self }
     }

@@ -7,7 +7,7 @@
 //! | you look for | read |
 //! |---|---|
 //! | how to reach a daemon | [`Client`], [`Endpoint`], [`DeviceKeys`], [`Bearer`] |
-//! | one method for each route | `routes.rs` |
+//! | one method for each route | `routes.rs`, and `vault.rs` for those of the vault |
 //! | events as they happen | [`EventStream`], [`Told`] |
 //! | why there is no answer | [`ClientError`] |
 
@@ -22,6 +22,7 @@ mod sse;
 mod stream;
 mod told;
 mod transport;
+mod vault;
 
 pub use bearer::{Bearer, BearerError};
 pub use client::Client;

@@ -27,6 +27,7 @@ use crate::{
     renewals::Renewals,
     runs::OwnRuns,
     streams::Readers,
+    vault::{VaultOpener, VaultWord},
 };
 
 /// The daemon, as handlers see it.
@@ -43,6 +44,8 @@ pub struct App {
     pub config: Mutex<Arc<Config>>,
     /// Who is let in.
     pub access: AccessRegistry,
+    /// Opens the vault.
+    pub vault: Arc<VaultOpener>,
     /// Certifies devices and the daemon.
     pub certifier: Arc<Certifier>,
     /// The pairing that is open.
@@ -112,6 +115,8 @@ pub struct Knowledge {
     pub store: Arc<dyn JournalStore>,
     /// Since when the daemon is up.
     pub started: Timestamp,
+    /// How the vault is.
+    pub vault: VaultWord,
 }
 
 impl Reports for Knowledge {
@@ -121,7 +126,8 @@ impl Reports for Knowledge {
             Report::Status => {
                 let trouble = self.store.trouble().map(|trouble| trouble.to_string());
                 let version = env!("CARGO_PKG_VERSION");
-                json!({ "version": version, "started": self.started, "well": trouble.is_none(), "trouble": trouble })
+                let (started, well, vault) = (self.started, trouble.is_none(), self.vault.now());
+                json!({ "version": version, "started": started, "well": well, "trouble": trouble, "vault": vault })
             }
         }
     }

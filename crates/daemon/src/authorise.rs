@@ -16,7 +16,7 @@ use axum::{
 use palyra_access::{
     Credential, CredentialKind, DeviceRefusal, Holder, Limited, MissingScope, Pass, Scope, TokenRefusal, TokenText,
 };
-use palyra_types::{Channel, DeviceId, ObjectId, Resource, Sha256Digest, TokenId};
+use palyra_types::{Channel, DeviceId, ObjectId, Resource, SecretRef, Sha256Digest, TokenId};
 
 use crate::{
     app::App,
@@ -24,9 +24,10 @@ use crate::{
     caller::{Caller, Shown},
     conversation::Kept,
     edge::Listener,
+    extract,
     failure::Failure,
     origin::Origin,
-    oversight::object,
+    oversight::{any_secret, object},
     places::{Asker, Place},
     rules::{self, Asks, Credentials, Entry, Needs},
 };
@@ -209,7 +210,18 @@ fn ask(app: &App, caller: &Caller, asks: Asks, request: &Parts) -> Result<(), Fa
                 None => caller.may(app, action, object(kind)?),
             }
         }
+        Asks::Secret(action) => {
+            let secret = named_secret(request.uri.path()).map_or_else(any_secret, Ok)?;
+            caller.may(app, action, Resource::Secret(secret))
+        }
     }
+}
+
+/// The secret in a path: `/api/v1/vault/secrets/SCOPE/NAME`.
+fn named_secret(path: &str) -> Option<SecretRef> {
+    let mut parts = path.split('/').skip(5);
+    let (scope, name) = (percent_decoded(parts.next()?)?, percent_decoded(parts.next()?)?);
+    extract::secret(&scope, &name).ok()
 }
 
 /// The first part of a path below its noun: `/api/v1/noun/NAME/…`.
@@ -312,6 +324,19 @@ const PAIR_AGAIN: &str = "pair it again: `palyra devices pair` on a device that 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_secret_in_a_path_is_read_as_it_was_meant() {
+        let read = |path: &str| named_secret(path).map(|secret| secret.to_string());
+        let workspace = read("/api/v1/vault/secrets/workspace%3Aa%2Fb/github");
+        assert_eq!(workspace.as_deref(), Some("workspace:a/b/github"));
+        assert_eq!(read("/api/v1/vault/secrets/global/github").as_deref(), Some("global/github"));
+        for path in
+            ["/api/v1/vault/secrets/global", "/api/v1/vault/secrets/shop/a", "/api/v1/vault/secrets/skill:a/b%2Fc"]
+        {
+            assert_eq!(read(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn the_name_in_a_path_is_read_as_it_was_meant() {

@@ -22,6 +22,7 @@ use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
 use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
+use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
 
 /// Everything that is configured.
@@ -48,6 +49,8 @@ pub struct Config {
     pub journal: JournalSection,
     /// How fast programs may go.
     pub access: AccessSection,
+    /// Who holds the key of the vault.
+    pub vault: VaultSection,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -84,6 +87,7 @@ impl Config {
             toml::from_str(text).map_err(|error| ConfigError::Invalid(error.to_string()))?
         };
         config.listen.check()?;
+        config.vault.check(&config.workspace)?;
         Ok(config)
     }
 
@@ -243,6 +247,80 @@ impl Default for AccessSection {
     }
 }
 
+/// `[vault]`: who holds the key of the vault, and how much of the past is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VaultSection {
+    /// Who holds the key.
+    pub backend: BackendChoice,
+    /// Where keys are that are kept in files, sealed or not. Apart from the vault's own file, so that a copy of one is not a copy of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_directory: Option<AbsolutePath>,
+    /// A file with the passphrase, for machines where nobody is there to type it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passphrase_file: Option<AbsolutePath>,
+    /// How many earlier versions of each secret are kept.
+    pub keep_versions: u8,
+}
+
+impl Default for VaultSection {
+    fn default() -> Self {
+        Self { backend: BackendChoice::Auto, key_directory: None, passphrase_file: None, keep_versions: 1 }
+    }
+}
+
+impl VaultSection {
+    fn check(&self, workspaces: &[WorkspaceSection]) -> Result<(), ConfigError> {
+        if self.keep_versions > MOST_VERSIONS {
+            return Err(ConfigError::KeepVersions(self.keep_versions));
+        }
+        // SECURITY: what lies in a workspace is read by whatever works there.
+        let places = self.key_directory.iter().chain(&self.passphrase_file);
+        let mut exposed = places.filter(|place| workspaces.iter().any(|one| place.is_within(&one.path)));
+        if let Some(place) = exposed.next() {
+            return Err(ConfigError::KeyInWorkspace(place.clone()));
+        }
+        match self.backend {
+            BackendChoice::Auto | BackendChoice::Passphrase => Ok(()),
+            other if self.passphrase_file.is_some() => Err(ConfigError::NoPassphrase(other)),
+            _ => Ok(()),
+        }
+    }
+}
+
+words! {
+    /// Who is to hold the key of the vault.
+    pub enum BackendChoice ("vault backend") {
+        /// Whoever holds it already; for a new vault the keyring of the system if one answers, else a file.
+        Auto = "auto",
+        /// A file that only its owner reads.
+        KeyFile = "key_file",
+        /// A passphrase that a person knows.
+        Passphrase = "passphrase",
+        /// The Secret Service of a Linux desktop.
+        SecretService = "secret_service",
+        /// The Keychain of macOS.
+        Keychain = "keychain",
+        /// The credentials of a Windows user.
+        Dpapi = "dpapi",
+    }
+}
+
+impl BackendChoice {
+    /// The backend that is named, if one is.
+    #[must_use]
+    pub const fn named(self) -> Option<BackendKind> {
+        match self {
+            Self::Auto => None,
+            Self::KeyFile => Some(BackendKind::KeyFile),
+            Self::Passphrase => Some(BackendKind::Passphrase),
+            Self::SecretService => Some(BackendKind::SecretService),
+            Self::Keychain => Some(BackendKind::Keychain),
+            Self::Dpapi => Some(BackendKind::Dpapi),
+        }
+    }
+}
+
 /// `[log]`: what the daemon says about itself on standard error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -298,6 +376,15 @@ pub enum ConfigError {
     /// Ports that cannot be remembered.
     #[error("`local` and `control` under [listen] need a port each, not 0 and not the same")]
     Ports,
+    /// More of the past than is kept.
+    #[error("`keep_versions` under [vault] is {0}; at most {MOST_VERSIONS} are kept")]
+    KeepVersions(u8),
+    /// The key where agents work.
+    #[error("`{0}` under [vault] lies in a workspace, where calls could read it")]
+    KeyInWorkspace(AbsolutePath),
+    /// A passphrase for somebody who takes none.
+    #[error("`passphrase_file` under [vault] is given, and the backend `{0}` takes no passphrase")]
+    NoPassphrase(BackendChoice),
 }
 
 impl ConfigError {
@@ -310,6 +397,9 @@ impl ConfigError {
             Self::KeyOutside(_) => "write the line of its [section] above it, without `#`",
             Self::Variable(_) => "write it like PALYRA_LISTEN__LOCAL=127.0.0.1:7717",
             Self::LocalNotLoopback(_) => "set it to 127.0.0.1 with a port; the control listener may be elsewhere",
+            Self::KeepVersions(_) => "set it to 0 to keep none but the newest",
+            Self::KeyInWorkspace(_) => "leave `key_directory` out, or name a place outside of every workspace",
+            Self::NoPassphrase(_) => "leave it out, or set `backend = \"passphrase\"`",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
         }
     }
@@ -347,9 +437,24 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| name.into_string().ok().zip(value.into_string().ok()))
 }
 
+/// How many earlier versions of a secret can be kept.
+const MOST_VERSIONS: u8 = 16;
+
 /// The sections there are.
-pub const SECTIONS: &[&str] =
-    &["listen", "policy", "workspace", "sandbox", "egress", "approvals", "budget", "calls", "journal", "access", "log"];
+pub const SECTIONS: &[&str] = &[
+    "listen",
+    "policy",
+    "workspace",
+    "sandbox",
+    "egress",
+    "approvals",
+    "budget",
+    "calls",
+    "journal",
+    "access",
+    "vault",
+    "log",
+];
 
 #[cfg(test)]
 mod tests {
@@ -382,6 +487,23 @@ mod tests {
     }
 
     #[test]
+    fn the_vault_is_configured_strictly() {
+        assert_eq!(parse("[vault]\nbackend = \"passphrase\"").unwrap().vault.backend, BackendChoice::Passphrase);
+        assert_eq!(parse("[vault]\nkeep_versions = 16").unwrap().vault.keep_versions, 16);
+        assert_eq!(parse("[vault]\nkeep_versions = 17"), Err(ConfigError::KeepVersions(17)));
+        for wrong in ["backend = \"keyfile\"", "key_directory = \"keys\"", "keep_version = 1", "keep_versions = -1"] {
+            assert!(matches!(parse(&format!("[vault]\n{wrong}")), Err(ConfigError::Invalid(_))), "{wrong}");
+        }
+        let shop = "[[workspace]]\nname = \"shop\"\npath = \"/srv/shop\"\n";
+        let exposed = parse(&format!("{shop}[vault]\nkey_directory = \"/srv/shop/keys\"")).unwrap_err();
+        assert_eq!(exposed, ConfigError::KeyInWorkspace(AbsolutePath::parse("/srv/shop/keys").unwrap()));
+        let file = "passphrase_file = \"/run/words\"";
+        for (backend, fits) in [("auto", true), ("passphrase", true), ("key_file", false), ("secret_service", false)] {
+            assert_eq!(parse(&format!("[vault]\nbackend = \"{backend}\"\n{file}")).is_ok(), fits, "{backend}");
+        }
+    }
+
+    #[test]
     fn a_variable_overrides_one_key() {
         let set = |name: &str, value: &str| Config::parse("[budget]\ncalls = 1", [(name.to_owned(), value.to_owned())]);
         assert_eq!(set("PALYRA_BUDGET__CALLS", "7").unwrap().budget.calls, 7);
@@ -399,7 +521,7 @@ mod tests {
         assert_eq!(parse(&shown), Ok(Config::default()));
         let known = toml::Table::try_from(Config::default()).unwrap();
         let named: toml::Table = toml::from_str(&shown).unwrap();
-        for section in ["listen", "journal", "access", "log"] {
+        for section in ["listen", "journal", "access", "vault", "log"] {
             let (known, named) = (known[section].as_table().unwrap(), named[section].as_table().unwrap());
             assert!(known.keys().all(|key| named.contains_key(key)), "[{section}] leaves out a key");
         }

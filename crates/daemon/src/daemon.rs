@@ -50,6 +50,7 @@ use crate::{
     runs::OwnRuns,
     standing::Standing,
     streams::Readers,
+    vault::{VaultOpener, VaultWord},
     world::World,
 };
 
@@ -109,7 +110,9 @@ impl Daemon {
         // SECURITY: what runs inside must not take the descriptors that people and agents need to reach the daemon.
         let room = descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX));
         let net = Arc::new(Connector::new(resolver, listeners).with_room(room));
-        let gate = open_gate(installation, &config, (engine, &store, standing), (&clock, &entropy, net)).await?;
+        let word = VaultWord::default();
+        let deciding = (engine, &store, standing, word.clone());
+        let gate = open_gate(installation, &config, deciding, (&clock, &entropy, net)).await?;
         let recovered = gate.recover().await?;
         let policy_set = gate.engine().snapshot().digest();
         let version = env!("CARGO_PKG_VERSION");
@@ -119,7 +122,11 @@ impl Daemon {
             "access": let_in(&access, clock.now()) });
         gate.daemon_started(&told).await?;
         tracing::info!(version, %policy_set, interrupted, withdrawn, resumed, "what was left is in order");
+        let made_of = (Arc::clone(&clock), Arc::clone(&entropy));
+        let vault = Arc::new(VaultOpener::new(installation.home(), config.vault.clone(), made_of, word));
+        vault.begin(&gate).await;
         let app = Arc::new(App {
+            vault,
             hub: Hub::open(Arc::clone(&store)).await?,
             publisher: publisher(&config, &store, &directory, &clock)?,
             journal: directory,
@@ -244,11 +251,15 @@ async fn maintain(app: Arc<App>) {
     }
 }
 
-/// Keeps the memory of the daemon, which holds credentials, from others of the same user, and makes room for many connections. Returns how many
-/// descriptors there may be.
+/// Keeps the memory of the daemon, which holds credentials and values of secrets, from others of the same user and out of cores, and makes
+/// room for many connections. Returns how many descriptors there may be.
 fn harden() -> Option<u64> {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other programs of this user could read the daemon's memory");
+    }
+    // One byte and not none, which would still hand a core to a program of root where the machine is set up so.
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) }) {
+        tracing::warn!(%error, "a core of the daemon could hold values of secrets");
     }
     let files = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum }) {
@@ -319,13 +330,14 @@ fn certifier(
 async fn open_gate(
     installation: &Installation,
     config: &Config,
-    (engine, store, standing): (Arc<Engine>, &Arc<dyn JournalStore>, Standing),
+    (engine, store, standing, vault): (Arc<Engine>, &Arc<dyn JournalStore>, Standing, VaultWord),
     (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
     let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
     let tools: Vec<_> = registry.definitions().map(routes::tools_told).collect();
     let tools = serde_json::to_value(tools).map_err(|error| StartError::Build(error.to_string()))?;
-    let reports: Arc<dyn Reports> = Arc::new(Knowledge { tools, store: Arc::clone(store), started: clock.now() });
+    let (store_of_reports, started) = (Arc::clone(store), clock.now());
+    let reports: Arc<dyn Reports> = Arc::new(Knowledge { tools, store: store_of_reports, started, vault });
     let presence = installation.presence()?;
     let presence = presence.map(|hash| PresencePin::new(&hash)).transpose();
     Ok(Gate::open(Parts {

@@ -12,8 +12,9 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use palyra_types::{Json, json::Limits};
+use palyra_types::{Json, SecretRef, VaultScope, json::Limits, name::SecretName};
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::{app::App, authorise, failure::Failure};
 
@@ -30,11 +31,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, M
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
         if !is_json(request.headers()) {
-            return Err(Failure::new(
-                "not_json",
-                "the body is not said to be JSON",
-                "send `Content-Type: application/json`",
-            ));
+            return Err(not_json());
         }
         let (parts, body) = request.into_parts();
         let bytes = read(body, MOST).await?;
@@ -51,6 +48,65 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, M
             serde_json::from_value(json.into_value()).map_err(|error| Failure::bad_request(error.to_string()))?;
         Ok(Self { said, digest })
     }
+}
+
+/// A JSON body that holds a value or a passphrase: wiped once it was read, and never quoted.
+pub struct SaidInSecret<T, const MOST: usize = SECRET_BODY>(pub T);
+
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for SaidInSecret<T, MOST> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        let Sealed(bytes) = Sealed::<MOST>::from_request(request, app).await?;
+        // SECURITY: what serde says about a wrong value quotes it. Where it is wrong is told, and what is there is not.
+        let wrong = |error: &serde_json::Error| {
+            let message =
+                format!("the body is not what this takes, at line {} column {}", error.line(), error.column());
+            Failure::new("bad_request", message, "`/openapi.json` describes every request")
+        };
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong(&error))
+    }
+}
+
+/// A JSON object that holds values, as it came.
+pub struct Sealed<const MOST: usize = BACKUP_BODY>(pub Zeroizing<Vec<u8>>);
+
+impl<const MOST: usize> FromRequest<Arc<App>> for Sealed<MOST> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        if !is_json(request.headers()) {
+            return Err(not_json());
+        }
+        let (parts, body) = request.into_parts();
+        let bytes = Zeroizing::new(read(body, MOST).await?);
+        authorise::again(app, &parts)?;
+        // serde would read an array as an object whose keys are left out.
+        match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => Ok(Self(bytes)),
+            _ => Err(Failure::bad_request("the body is no JSON object")),
+        }
+    }
+}
+
+/// The secret that a path names: its scope and its name, each a part of its own.
+pub struct NamedSecret(pub SecretRef);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedSecret {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let Path((scope, name)) =
+            parts.extract::<Path<(String, String)>>().await.map_err(|error| Failure::bad_request(error.body_text()))?;
+        secret(&scope, &name).map(Self)
+    }
+}
+
+/// A secret by its scope and its name.
+pub(crate) fn secret(scope: &str, name: &str) -> Result<SecretRef, Failure> {
+    let scope = VaultScope::parse(scope).map_err(|error| Failure::bad_request(error.to_string()))?;
+    let name = SecretName::parse(name).map_err(|error| Failure::bad_request(error.to_string()))?;
+    Ok(SecretRef::new(scope, name))
 }
 
 /// A query.
@@ -97,6 +153,10 @@ pub(crate) fn too_large(most: usize) -> Failure {
     Failure::new("too_large", format!("this body may have {most} bytes"), "send less")
 }
 
+fn not_json() -> Failure {
+    Failure::new("not_json", "the body is not said to be JSON", "send `Content-Type: application/json`")
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
@@ -107,6 +167,12 @@ pub const LONGEST_BODY: usize = 2 << 20;
 
 /// The longest body of most requests.
 pub const SHORT_BODY: usize = 64 << 10;
+
+/// The longest body with a value: the longest value, however it is spelt.
+pub const SECRET_BODY: usize = 512 << 10;
+
+/// The longest part of a backup of a vault that is read at once.
+pub const BACKUP_BODY: usize = 16 << 20;
 
 /// The longest body that is read from somebody without a credential.
 pub const STRANGERS_BODY: usize = 1 << 10;

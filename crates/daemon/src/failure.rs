@@ -9,9 +9,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use palyra_api::ErrorDetail;
-use palyra_gate::{AnswerError, Refusal};
+use palyra_gate::{AnswerError, Refusal, safekeeping::VaultRefusal};
 use palyra_journal::{ExportError, ProofError, ReadError};
 use palyra_types::id::CallId;
+use palyra_vault::{OpenError, VaultError, backend::BackendError, backup::BackupError};
 
 use crate::authorise::seconds;
 
@@ -115,6 +116,48 @@ impl From<AnswerError> for Failure {
     }
 }
 
+impl From<VaultRefusal> for Failure {
+    fn from(refusal: VaultRefusal) -> Self {
+        if let VaultRefusal::Gate(refusal) = refusal {
+            return refusal.into();
+        }
+        Self::new(vault_code(&refusal), refusal.to_string(), refusal.advice())
+    }
+}
+
+/// The word for a refusal of the vault.
+const fn vault_code(refusal: &VaultRefusal) -> &'static str {
+    match refusal {
+        VaultRefusal::Closed(closed) if closed.is_locked => "vault_locked",
+        VaultRefusal::Open(OpenError::Backend(BackendError::WrongPassphrase)) => "wrong_passphrase",
+        VaultRefusal::Open(OpenError::Backend(BackendError::WeakPassphrase { .. })) => "weak_passphrase",
+        VaultRefusal::Open(OpenError::Backend(BackendError::Locked)) => "vault_locked",
+        VaultRefusal::Closed(_) | VaultRefusal::Open(_) => "vault_closed",
+        VaultRefusal::Vault(error) | VaultRefusal::Backup(BackupError::Vault(error)) => secret_code(error),
+        VaultRefusal::Backup(error) => match error {
+            BackupError::Recipient(_) | BackupError::Nobody => "bad_recipient",
+            _ => "bad_backup",
+        },
+        VaultRefusal::Gate(_) => "internal",
+    }
+}
+
+const fn secret_code(error: &VaultError) -> &'static str {
+    match error {
+        VaultError::NoSecret(_) => "unknown_secret",
+        VaultError::NoVersion { .. } => "unknown_version",
+        VaultError::NoBinding(_) => "unknown_binding",
+        VaultError::Bound(_) => "already_bound",
+        VaultError::Expired { .. } => "secret_expired",
+        VaultError::Past(_) | VaultError::LongNote { .. } | VaultError::Value(_) => "bad_secret",
+        VaultError::Binding(_) => "bad_binding",
+        VaultError::Full { .. } => "too_many_records",
+        VaultError::Changed(_) | VaultError::Meddled => "vault_changed",
+        VaultError::Busy => "vault_busy",
+        VaultError::Backend(_) | VaultError::Io(_) | VaultError::NoEntropy => "vault_unwritable",
+    }
+}
+
 impl From<ProofError> for Failure {
     fn from(error: ProofError) -> Self {
         Self::not_found(error.to_string())
@@ -169,10 +212,12 @@ pub fn status_of(code: &str) -> StatusCode {
         | "missing_scope"
         | "wrong_credential"
         | "feature_off"
+        | "wrong_passphrase"
         | "above_own_role" => StatusCode::FORBIDDEN,
         "no_pairing" | "no_such_device" | "unknown_token" | "unknown_member" | "unknown_invitation" => {
             StatusCode::NOT_FOUND
         }
+        "unknown_secret" | "unknown_version" | "unknown_binding" => StatusCode::NOT_FOUND,
         "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
@@ -182,16 +227,21 @@ pub fn status_of(code: &str) -> StatusCode {
         "last_owner" | "last_device" | "pairing_open" | "not_as_it_stands" | "behind" | "too_many_records" => {
             StatusCode::CONFLICT
         }
+        "vault_locked" | "vault_closed" | "vault_open" | "vault_changed" | "already_bound" | "secret_expired" => {
+            StatusCode::CONFLICT
+        }
         "approval_expired" | "dropped" => StatusCode::GONE,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
         | "policies_invalid" | "config_invalid" | "not_allowed_so" | "no_address" => StatusCode::UNPROCESSABLE_ENTITY,
+        "no_passphrase" | "weak_passphrase" | "bad_secret" | "bad_binding" | "bad_backup" | "bad_recipient" => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
         | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
-        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept" => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept"
+        | "vault_busy" | "vault_unwritable" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

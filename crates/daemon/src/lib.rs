@@ -18,6 +18,7 @@
 //! | what is told about calls and questions | [`story`], [`question`], [`explanation`] |
 //! | event streams | [`hub`], [`streams`] |
 //! | reloads and replays of policies | [`policies`] |
+//! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -63,6 +64,7 @@ pub mod standing;
 mod start;
 pub mod story;
 pub mod streams;
+pub mod vault;
 pub mod world;
 
 pub use config::{Config, environment};

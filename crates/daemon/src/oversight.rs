@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use palyra_api::call::{Call, Calls};
 use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, state::CallState};
-use palyra_types::{Action, ObjectId, ObjectKind, Resource, WorkspaceName, id::CallId};
+use palyra_types::{Action, ObjectId, ObjectKind, Resource, SecretRef, WorkspaceName, id::CallId};
 
 use crate::{app::App, caller::Caller, failure::Failure, proposing::known};
 
@@ -44,6 +44,14 @@ pub fn object(kind: ObjectKind) -> Result<Resource, Failure> {
 pub fn thing(kind: ObjectKind, name: &str) -> Result<Resource, Failure> {
     let id = ObjectId::parse(name).map_err(|error| Failure::bad_request(error.to_string()))?;
     Ok(Resource::Object(kind, id))
+}
+
+/// A secret that stands for any, where what is asked about names none.
+///
+/// # Errors
+/// Never, but for a broken build.
+pub fn any_secret() -> Result<SecretRef, Failure> {
+    SecretRef::parse("global/any").map_err(|error| Failure::internal(error.to_string()))
 }
 
 /// Workspaces that there are.

@@ -56,6 +56,7 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
                 let held = Config {
                     listen: known.listen.clone(),
                     journal: known.journal.clone(),
+                    vault: known.vault.clone(),
                     log: known.log.clone(),
                     ..Config::clone(&config)
                 };
@@ -89,6 +90,7 @@ fn waits_for_a_restart(before: &Config, after: &Config) -> Vec<String> {
     let changed = [
         ("listen", before.listen != after.listen),
         ("journal", before.journal != after.journal),
+        ("vault", before.vault != after.vault),
         ("log", before.log != after.log),
     ];
     let told = |name: &str| format!("what changed under [{name}] waits for the next start of the daemon");

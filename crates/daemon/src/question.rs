@@ -11,7 +11,7 @@ use palyra_gate::{
     plan::Plan,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
-use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId};
+use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
 
 use crate::{app::App, failure::Failure};
 
@@ -216,7 +216,7 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         egress: plan.egress().map(|egress| egress.to_string()),
         writes: writes.to_owned(),
         hosts,
-        secrets: Vec::new(),
+        secrets: work.secrets().iter().map(|one| visible(&one.words())).collect(),
         wall_ms: plan.wall_ms(),
     }
 }

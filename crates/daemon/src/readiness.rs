@@ -1,6 +1,7 @@
 //! Whether the daemon can do its work, and what it looked at.
 
 use palyra_api::health::{Check, CheckState, Readiness};
+use palyra_gate::safekeeping::VaultState;
 
 use crate::{app::App, sandbox};
 
@@ -9,6 +10,7 @@ use crate::{app::App, sandbox};
 pub fn of(app: &App) -> Readiness {
     let mut checks = vec![journal(app), policies(app), workspaces(app), stopping(app)];
     checks.extend(sandbox::checks(&app.gate.containment()));
+    checks.push(vault(app));
     checks.extend(sinks(app));
     Readiness { ready: checks.iter().all(|check| check.state != CheckState::Bad), checks }
 }
@@ -52,6 +54,21 @@ fn stopping(app: &App) -> Check {
         return bad("daemon", "it is stopping".to_owned(), "wait for the next one");
     }
     good("daemon", format!("version {}", env!("CARGO_PKG_VERSION")))
+}
+
+/// Calls that need no secret run either way. Why it is not open may name files, which is not for everybody.
+fn vault(app: &App) -> Check {
+    let told = |detail: &str| Check {
+        name: "vault".to_owned(),
+        state: CheckState::Doubtful,
+        detail: detail.to_owned(),
+        fix: Some("`palyra vault status` says why, and what to do".to_owned()),
+    };
+    match &*app.gate.vault() {
+        VaultState::Open(vault) => good("vault", format!("it is open; `{}` holds its key", vault.backend())),
+        VaultState::Closed(closed) if closed.is_locked => told("it is locked"),
+        VaultState::Closed(_) => told("it is closed"),
+    }
 }
 
 fn sinks(app: &App) -> Vec<Check> {

@@ -1,7 +1,7 @@
 //! Who may ask for what: one row for each route, and nothing is served without one.
 //!
 //! Guarantees: a route that has no row here answers nobody. A row says which kinds of credential count, which scope a token needs, and what
-//! policy is asked before the handler is reached. `docs/access.md` has the same table, and a test walks every route with every kind of caller.
+//! policy is asked before the handler is reached. `docs/api.md` has the same table, and a test walks every route with every kind of caller.
 //!
 //! Some questions can only be asked once a request was read: who a call belongs to, which tool a posture is for, which role is given. The row
 //! then says what is asked first, and the gate or the handler asks the rest, by the same [`Caller::may`](crate::caller::Caller::may).
@@ -52,6 +52,8 @@ pub enum Asks {
     About(Action, ObjectKind),
     /// Whether they may do this with the thing that stands in the path.
     Named(Action, ObjectKind),
+    /// Whether they may do this with the secret that stands in the path.
+    Secret(Action),
     /// Nothing yet: what belongs to the caller is theirs to see, and anything else needs `journal.read`.
     Own,
     /// Nothing yet: the gate decides about what is proposed.
@@ -102,14 +104,14 @@ const fn for_devices(asks: Asks) -> Entry {
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
         ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, MemberList, MemberManage,
-        PolicyRead, PolicyWrite, TokenCreate, TokenList, ToolList,
+        PolicyRead, PolicyWrite, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
-    use Asks::{About, Gate, Named, Nothing, Own};
+    use Asks::{About, Gate, Named, Nothing, Own, Secret};
     use ObjectKind::{Approval, Daemon, Device, Journal, Member, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, DaemonConfigure as Configure, DevicesManage,
         DevicesRead, EventsRead, JournalRead as ReadJournal, McpCall, MembersManage, MembersRead,
-        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, TokensManage, TokensRead,
+        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, TokensManage, TokensRead, VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -122,6 +124,9 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let pairing = known(&[DevicesManage], About(DevicePair, Device));
     let members = known(&[MembersRead], About(MemberList, Daemon));
     let managing = known(&[MembersManage], About(MemberManage, Member));
+    let secrets = known(&[VaultRead, VaultManage], About(VaultList, Daemon));
+    let binding = known(&[VaultManage], Gate);
+    let keeping = known(&[VaultManage], About(VaultAdminister, Daemon));
     vec![
         (get.clone(), "/healthz", Entry::Open),
         (get.clone(), "/readyz", Entry::Open),
@@ -183,6 +188,18 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (delete.clone(), "/api/v1/invitations/{id}", managing),
         (get.clone(), "/api/v1/roles", members),
         (get.clone(), "/api/v1/flags", known(&[MembersRead, Configure], About(MemberList, Daemon))),
+        (get.clone(), "/api/v1/vault", secrets),
+        (get.clone(), "/api/v1/vault/secrets", secrets),
+        (get.clone(), "/api/v1/vault/secrets/{scope}/{name}", secrets),
+        (put.clone(), "/api/v1/vault/secrets/{scope}/{name}", known(&[VaultManage], Secret(VaultPut))),
+        (delete.clone(), "/api/v1/vault/secrets/{scope}/{name}", known(&[VaultManage], Secret(VaultDelete))),
+        (post.clone(), "/api/v1/vault/bindings", binding),
+        (delete.clone(), "/api/v1/vault/bindings/{id}", binding),
+        (post.clone(), "/api/v1/vault/rotate", keeping),
+        (post.clone(), "/api/v1/vault/unlock", keeping),
+        (post.clone(), "/api/v1/vault/adopt", keeping),
+        (post.clone(), "/api/v1/vault/export", keeping),
+        (post.clone(), "/api/v1/vault/import", keeping),
         (put, "/api/v1/flags/{name}", known(&[Configure], About(DaemonConfigure, Daemon))),
         (post.clone(), "/api/v1/console/links", for_devices(About(ApprovalList, Daemon))),
         (post, "/api/v1/console/session", Entry::Open),

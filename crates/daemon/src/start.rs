@@ -1,6 +1,6 @@
 //! From the environment to a daemon that serves, for `palyrad` and `palyra up`.
 
-use std::{env, io, net::TcpListener, sync::Arc};
+use std::{env, io, net::TcpListener, sync::Arc, time::Duration};
 
 use palyra_types::{AbsolutePath, StateHome, WorkspaceName, home::NoHome};
 
@@ -35,7 +35,7 @@ pub fn serve_with(
     let installation = Installation::make(&home, workspace, environment(), made)?;
     log::begin(&installation.config().log).map_err(|error| ServeError::Log(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let daemon = Daemon::start(&installation, world).await?;
         let (control, local) = (installation.control(), installation.local());
         tracing::info!(%control, %local, state = %home.path().display(), "serving");
@@ -43,7 +43,10 @@ pub fn serve_with(
         drop(installation);
         daemon.run().await;
         Ok(())
-    })
+    });
+    // A keyring that waits for its user must not keep the daemon from ending.
+    runtime.shutdown_timeout(END_WITHIN);
+    served
 }
 
 /// Looks whether the first daemon on a state directory could have its ports, before anything is made: whoever cannot start leaves nothing
@@ -67,6 +70,9 @@ pub fn ports_are_free(home: &StateHome) -> Result<(), ServeError> {
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8)
 }
+
+/// How long work that blocks has to end when everything else has.
+const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]

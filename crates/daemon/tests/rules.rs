@@ -46,6 +46,7 @@ fn cells(entry: Entry) -> [String; 4] {
                 Asks::Nothing => "nothing: it is about the credential itself".to_owned(),
                 Asks::About(action, kind) => format!("`{action}` on the {kind}"),
                 Asks::Named(action, kind) => format!("`{action}` on that {kind}"),
+                Asks::Secret(action) => format!("`{action}` on that secret"),
                 Asks::Own => {
                     "what is one's own needs nothing more; anything else `journal.read`, or what revoking takes"
                         .to_owned()

@@ -224,7 +224,14 @@ fn daemon(terminal: &Terminal) -> Result<Vec<Check>, Failure> {
     let asked = block_on(async {
         // How ready it is, it tells to everybody.
         client.identity().await?;
-        Ok(client.readiness().await?.checks)
+        let mut checks = client.readiness().await?.checks;
+        // Why the vault is not open, it tells to those who may see what is in it.
+        if let (Some(check), Ok(status)) = (checks.iter_mut().find(|one| one.name == "vault"), client.vault().await) {
+            check.detail =
+                status.message.map_or(check.detail.clone(), |message| format!("{}: {message}", check.detail));
+            check.fix = status.help.or(check.fix.take());
+        }
+        Ok(checks)
     });
     asked.map_err(|failure| connection.advised(failure))
 }

@@ -20,5 +20,6 @@ pub(crate) mod tokens;
 pub(crate) mod tools;
 pub(crate) mod tour;
 pub(crate) mod up;
+pub(crate) mod vault;
 pub(crate) mod whoami;
 pub(crate) mod why;

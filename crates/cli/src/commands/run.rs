@@ -14,7 +14,7 @@ use palyra_api::{
     call::{Call, NewCall, Output, Receipt},
 };
 use palyra_client::{Client, Which};
-use palyra_types::{AbsolutePath, ToolName, WorkspaceName, visible::visible};
+use palyra_types::{AbsolutePath, SecretRef, ToolName, WorkspaceName, visible::visible};
 use rustix::io::ioctl_fionread;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -53,6 +53,16 @@ pub(crate) struct RunArgs {
     /// A host that it needs to reach, such as example.org:443. Can be given again.
     #[arg(long = "host", value_name = "HOST:PORT")]
     hosts: Vec<String>,
+    /// A secret that the program uses without seeing it: a variable holds what stands for it, and the value takes its place on the way
+    /// to a host that the secret is bound to. Can be given again.
+    #[arg(long = "secret", value_name = "NAME=SECRET")]
+    secrets: Vec<String>,
+    /// A secret whose value the program is given in a variable. A person is asked every time. Can be given again.
+    #[arg(long = "secret-value", value_name = "NAME=SECRET")]
+    secret_values: Vec<String>,
+    /// A secret whose value the program is given in a file, whose path is in a variable. A person is asked every time. Can be given again.
+    #[arg(long = "secret-file", value_name = "NAME=SECRET")]
+    secret_files: Vec<String>,
     /// Run it in a workspace of the daemon's, not in the working directory. A daemon on another machine knows nothing of that directory.
     #[arg(long, value_name = "NAME")]
     workspace: Option<WorkspaceName>,
@@ -114,17 +124,18 @@ impl RunArgs {
     }
 
     fn arguments(&self) -> Result<Map<String, Value>, Failure> {
-        let mut variables = BTreeMap::new();
-        for variable in &self.variables {
-            let (name, value) = variable
-                .split_once('=')
-                .ok_or_else(|| unusable("--env", &format!("`{}` is not NAME=VALUE", visible(variable))))?;
-            variables.insert(name, value);
-        }
         let mut fields = Map::new();
         fields.insert("command".to_owned(), json!(self.command));
-        if !variables.is_empty() {
-            fields.insert("env".to_owned(), json!(variables));
+        for (field, flag, given) in [
+            ("env", "--env", &self.variables),
+            ("secrets", "--secret", &self.secrets),
+            ("secret_values", "--secret-value", &self.secret_values),
+            ("secret_files", "--secret-file", &self.secret_files),
+        ] {
+            let pairs = pairs(flag, given)?;
+            if !pairs.is_empty() {
+                fields.insert(field.to_owned(), json!(pairs));
+            }
         }
         if !self.hosts.is_empty() {
             fields.insert("egress_hosts".to_owned(), json!(self.hosts));
@@ -138,6 +149,24 @@ impl RunArgs {
         fields.insert("tier".to_owned(), json!(self.tier));
         Ok(fields)
     }
+}
+
+/// Names and what each stands for, as they are typed.
+fn pairs<'a>(flag: &str, given: &'a [String]) -> Result<BTreeMap<&'a str, &'a str>, Failure> {
+    let mut pairs = BTreeMap::new();
+    for pair in given {
+        let wanted = if flag == "--env" { "NAME=VALUE" } else { "NAME=SECRET" };
+        let (name, value) =
+            pair.split_once('=').ok_or_else(|| unusable(flag, &format!("`{}` is not {wanted}", visible(pair))))?;
+        if flag != "--env" {
+            // SECURITY: whoever mistakes this for a value finds it repeated nowhere.
+            SecretRef::parse_or_global(value).map_err(|error| {
+                unusable(flag, &format!("what stands behind `{}=` cannot name one; {}", visible(name), error.advice()))
+            })?;
+        }
+        pairs.insert(name, value);
+    }
+    Ok(pairs)
 }
 
 /// Where a program runs.
@@ -200,7 +229,10 @@ fn read_stdin() -> Result<String, Failure> {
 }
 
 fn unusable(what: &str, cause: &str) -> Failure {
-    let help = "see `palyra run --help`; a file in the workspace can hold what does not fit";
+    let help = match what.starts_with("--secret") {
+        true => "write it like `--secret TOKEN=github`; `palyra vault list` shows the secrets",
+        false => "see `palyra run --help`; a file in the workspace can hold what does not fit",
+    };
     Failure::new(Exit::Usage, "usage", format!("{what} cannot be used"), cause, help)
 }
 

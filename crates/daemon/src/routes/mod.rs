@@ -4,6 +4,7 @@
 
 mod approvals;
 mod authority;
+mod bindings;
 mod calls;
 mod console;
 mod devices;
@@ -18,8 +19,10 @@ mod page;
 mod policy;
 mod postures;
 mod runs;
+mod secrets;
 mod tokens;
 mod tools;
+mod vault;
 mod workspaces;
 
 pub(crate) use tools::told as tools_told;
@@ -110,6 +113,16 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(members::roles))
         .routes(routes!(flags::list))
         .routes(routes!(flags::set))
+        .routes(routes!(vault::status))
+        .routes(routes!(secrets::list))
+        .routes(routes!(secrets::show, secrets::put, secrets::remove))
+        .routes(routes!(bindings::bind))
+        .routes(routes!(bindings::unbind))
+        .routes(routes!(vault::rotate))
+        .routes(routes!(vault::unlock))
+        .routes(routes!(vault::adopt))
+        .routes(routes!(vault::export))
+        .routes(routes!(vault::import))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()

@@ -121,6 +121,9 @@ fn gist(kind: &str, body: &Value) -> String {
     if kind.split_once('.').is_some_and(|(noun, _)| ABOUT_ACCESS.contains(&noun)) {
         return access(body);
     }
+    if kind.starts_with("vault.") {
+        return vault(body);
+    }
     if let Some(connection) = connection(body) {
         return connection;
     }
@@ -149,6 +152,25 @@ fn access(body: &Value) -> String {
     let words = ["by", "id", "name", "user", "for", "role", "feature", "to", "step", "from", "why"];
     let word = |key: &&str| Some(format!("{key} {}", visible(body.get(key)?.as_str()?)));
     words.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// What became of the vault, or of a secret.
+fn vault(body: &Value) -> String {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(visible(text)),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let named = |one: &Value| one.get("secret").or_else(|| one.get("terms")?.get("secret")).and_then(text);
+    let lists = ["put", "bound"].iter().filter_map(|key| {
+        let names: Vec<String> = body.get(key)?.as_array()?.iter().filter_map(named).collect();
+        (!names.is_empty()).then(|| format!("{key} {}", names.join(" ")))
+    });
+    let flags = ["rekeyed", "adopted"].iter().filter(|key| body.get(key) == Some(&Value::Bool(true)));
+    let words = ["by", "secret", "removed", "version", "unbound", "handed", "position", "host", "port", "backend"];
+    let words = words.iter().chain(&["generation", "what", "refused"]);
+    let words = words.filter_map(|key| Some(format!("{key} {}", text(body.get(key)?)?)));
+    words.chain(lists).chain(flags.map(|flag| (*flag).to_owned())).collect::<Vec<_>>().join(", ")
 }
 
 /// What became of a connection.
