@@ -9,10 +9,9 @@ use std::{
 use palyra_api::{device::DeviceState, token::TokenState};
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan},
+    random::Random,
     strace::killed_before,
 };
-
-use crate::random::Random;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_founding_that_is_killed_at_any_step_is_taken_up_by_the_next() {

@@ -21,14 +21,13 @@ use palyra_identity::DeviceIdentity;
 use palyra_tests::{
     daemon::{DaemonLab, refused},
     paired::{Candidate, pin},
+    random::Random,
     strace::killed_before,
     until,
 };
 use palyra_types::DeviceId;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{sync::watch, task::JoinHandle};
-
-use crate::random::Random;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_that_is_killed_at_any_point_of_a_pairing_lets_the_device_in_whole_or_not_at_all() {

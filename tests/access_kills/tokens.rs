@@ -16,11 +16,10 @@ use palyra_api::{
 use palyra_client::{Client, ClientError};
 use palyra_tests::{
     daemon::{DaemonLab, refused},
+    random::Random,
     token::token_named,
 };
 use palyra_types::{Timestamp, TokenId};
-
-use crate::random::Random;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_kill_loses_a_token_that_was_acknowledged_or_brings_back_one_that_was_revoked() {

@@ -13,7 +13,5 @@
 mod foundings;
 #[path = "../access_kills/pairings.rs"]
 mod pairings;
-#[path = "../access_kills/random.rs"]
-mod random;
 #[path = "../access_kills/tokens.rs"]
 mod tokens;

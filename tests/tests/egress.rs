@@ -8,12 +8,12 @@
     reason = "a test that cannot go on ends, and it makes a repository"
 )]
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use palyra_api::call::{Call, Output};
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, command, no, over, tool, yes},
-    site::Site,
+    site::{Site, make_repository},
 };
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ impl Net {
     async fn start(policies: &str, config: &str, as_user: impl FnOnce(DaemonPlan) -> DaemonPlan) -> Self {
         let files = tempfile::tempdir().unwrap();
         fs::write(files.path().join("greeting"), "hello from outside\n").unwrap();
-        make_repository(files.path());
+        make_repository(files.path(), "project.git", "cloned\n");
         let site = Site::start(&[NAME, "other.lab.test"], files.path()).await;
         let authority = files.path().join("authority.pem");
         fs::write(&authority, site.certificate()).unwrap();
@@ -84,21 +84,6 @@ impl Ran {
         let reasons = self.attestation["reasons"].as_array().map(Vec::as_slice).unwrap_or_default();
         reasons.iter().filter_map(|reason| reason["refusal"]["kind"].as_str()).collect()
     }
-}
-
-fn make_repository(files: &Path) {
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new("git");
-        command.args(["-c", "user.name=lab", "-c", "user.email=lab@lab.test", "-c", "init.defaultBranch=main"]);
-        assert!(command.args(arguments).current_dir(files).output().unwrap().status.success(), "{arguments:?}");
-    };
-    git(&["init", "source"]);
-    fs::write(files.join("source/readme"), "cloned\n").unwrap();
-    git(&["-C", "source", "add", "readme"]);
-    git(&["-C", "source", "commit", "-m", "first"]);
-    git(&["clone", "--bare", "source", "project.git"]);
-    // What a server that knows nothing of git needs to serve it.
-    git(&["-C", "project.git", "update-server-info"]);
 }
 
 const LISTED: &str = "[egress]\ntrust = [\"AUTHORITY\"]\n[[egress.host]]\nhost = \"files.lab.test\"\nports = [PORT]\nallow_private = true";

@@ -11,13 +11,14 @@
 
 use std::{collections::BTreeSet, fs, sync::Arc};
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-use palyra_gate::{
-    Completed, DecisionScope, Ending, Output, Refusal, ToolProposal,
-    safekeeping::VaultState,
-};
+use palyra_gate::{Completed, DecisionScope, Output, Refusal, ToolProposal, safekeeping::VaultState};
 use palyra_journal::RecordKind;
-use palyra_tests::{Lab, Plan, scripted::Names, site::Site};
+use palyra_tests::{
+    Lab, Plan,
+    canary::{LOOK, backwards, told_in},
+    scripted::Names,
+    site::{Site, make_repository},
+};
 use palyra_types::{HostName, Principal, SecretRef, clock::SystemClock, entropy::SystemEntropy};
 use palyra_vault::{
     BindingTerms, Ground, NewSecret, PathPrefix, Position, SecretValue, Vault, VaultChange, backend::KeyFile,
@@ -113,11 +114,8 @@ impl World {
     }
 
     async fn run(&self, script: &str) -> Ran {
-        let proposal = self.shell(script);
-        let call = proposal.call;
-        let ran = Ran::of(self.lab.gate.run(proposal).await.unwrap());
+        let ran = Ran::of(self.lab.gate.run(self.shell(script)).await.unwrap());
         self.nothing_leaked().await;
-        let _ = call;
         ran
     }
 
@@ -134,9 +132,7 @@ impl World {
     async fn nothing_leaked(&self) {
         for record in self.lab.records().await {
             let text = record.body.clone().unwrap_or_default();
-            for form in forms(VALUE) {
-                assert!(!text.contains(&form), "{:?} tells {form}: {text}", record.record.kind);
-            }
+            assert_eq!(told_in(text.as_bytes(), VALUE), None, "{:?} tells it: {text}", record.record.kind);
         }
     }
 
@@ -145,20 +141,6 @@ impl World {
         let about = records.iter().filter(|one| one.record.kind == kind);
         about.map(|one| serde_json::from_str(one.body.as_ref().unwrap()).unwrap()).collect()
     }
-}
-
-/// How a value could be told: as it is, in hexadecimal digits, with percent signs, and in base 64 wherever it stands.
-fn forms(value: &str) -> Vec<String> {
-    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let percent: String = value
-        .bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect();
-    let encoded = (0..3).map(|offset| {
-        let text = BASE64_STANDARD.encode(format!("{}{value}", "x".repeat(offset)));
-        text.get(4..text.len() - 4).unwrap().to_owned()
-    });
-    [value.to_owned(), hex, percent].into_iter().chain(encoded).collect()
 }
 
 fn secret(name: &str) -> SecretRef {
@@ -176,7 +158,6 @@ struct Ran {
     stdout: String,
     stderr: String,
     refusals: BTreeSet<String>,
-    done: Completed,
 }
 
 impl Ran {
@@ -188,7 +169,7 @@ impl Ran {
         let refusals = reasons.iter().filter_map(|one| one["refusal"]["kind"].as_str().map(str::to_owned)).collect();
         let (stdout, stderr) = (text(&stdout.bytes), text(&stderr.bytes));
         assert!(!stdout.contains(VALUE) && !stderr.contains(VALUE), "{stdout} {stderr}");
-        Self { code: *exit_code, stdout, stderr, refusals, done }
+        Self { code: *exit_code, stdout, stderr, refusals }
     }
 }
 
@@ -214,48 +195,9 @@ async fn curl_uses_a_secret_that_it_never_sees() {
 async fn inside_the_sandbox_the_value_is_nowhere() {
     let world = World::new().await;
     world.bind("global/key", &["header:authorization"], &[]).await;
-    // Everything that a program could look at: its variables and those of all processes, its memory, all files that it can read, and what
-    // the host says to it.
-    let script = r#"
-import os, re, ssl, sys, urllib.request
-key = os.environ["KEY"]
-def ask(path):
-    request = urllib.request.Request("SITE" + path, headers={"Authorization": "Bearer " + key})
-    answer = urllib.request.urlopen(request)
-    return repr(answer.headers.items()) + answer.read().decode()
-seen = [ask("/private/greeting")] + [ask("/echo" + form) for form in ["", "/base64", "/hex", "/url"]]
-assert "come in" in seen[0], seen
-wanted = open("needles").read().split()
-blobs = {"answers": "\n".join(seen).encode()}
-for process in [name for name in os.listdir("/proc") if name.isdigit()]:
-    for part in ["environ", "cmdline"]:
-        try: blobs[process + part] = open(f"/proc/{process}/{part}", "rb").read()
-        except OSError: pass
-for top in ["/etc", "/tmp", "/run", "/dev/shm", "/var", os.getcwd()]:
-    for place, _, names in os.walk(top):
-        for name in names:
-            path = os.path.join(place, name)
-            try:
-                if os.path.isfile(path) and name != "needles": blobs[path] = open(path, "rb").read()
-            except OSError: pass
-memory = open("/proc/self/mem", "rb", 0)
-for line in open("/proc/self/maps"):
-    span, rights = line.split()[:2]
-    if "r" not in rights or "[v" in line: continue
-    start, end = (int(part, 16) for part in span.split("-"))
-    if end - start > 1 << 28: continue
-    try:
-        memory.seek(start)
-        blobs["memory " + span] = memory.read(end - start)
-    except (OSError, ValueError): pass
-# The needles are known backwards only, so that looking for them does not put them here.
-found = [(name, index) for name, blob in blobs.items() for index, needle in enumerate(wanted) if bytes(reversed(blob)).find(needle.encode()) >= 0]
-print(len(blobs) > 30, found, key.startswith("palyraplaceholder"))
-"#;
-    let reversed: Vec<String> = forms(VALUE).iter().map(|form| form.chars().rev().collect()).collect();
-    world.lab.write("needles", &reversed.join("\n"));
-    world.lab.write("look.py", &script.replace("SITE", &world.url(NAME, "")));
-    let ran = world.run("/usr/bin/python3 look.py").await;
+    world.lab.write("needles", &backwards(VALUE));
+    world.lab.write("look.py", LOOK);
+    let ran = world.run("/usr/bin/python3 look.py SITE").await;
     assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "True [] True"), "{ran:?}");
     assert_eq!(world.site.requests(), 5);
     for received in world.site.received() {
@@ -323,7 +265,9 @@ print(answer.status, answer.read().decode())
 async fn query_and_body_take_a_secret_where_that_is_bound() {
     let world = World::new().await;
     world.bind("global/key", &["query:key", "body"], &[]).await;
-    let ran = world.run("curl -sS \"SITE/echo?a=1&key=$KEY\" -H 'Content-Type: application/json' -d \"{\\\"k\\\":\\\"$KEY\\\"}\"").await;
+    let ran = world
+        .run("curl -sS \"SITE/echo?a=1&key=$KEY\" -H 'Content-Type: application/json' -d \"{\\\"k\\\":\\\"$KEY\\\"}\"")
+        .await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let received = world.site.received().pop().unwrap();
     assert_eq!(received.line, "POST /echo?a=1&key=s3cr3t-K3y%2Fof%2Bthe%3Dhost HTTP/1.1");
@@ -335,18 +279,9 @@ async fn query_and_body_take_a_secret_where_that_is_bound() {
 async fn git_and_node_use_it_too() {
     let world = World::new().await;
     world.bind("global/key", &["header:authorization"], &[]).await;
-    let git = |arguments: &[&str]| {
-        let mut command = std::process::Command::new("git");
-        command.args(["-c", "user.name=lab", "-c", "user.email=lab@lab.test", "-c", "init.defaultBranch=main"]);
-        assert!(command.args(arguments).current_dir(world.files.path()).output().unwrap().status.success());
-    };
-    git(&["init", "source"]);
-    fs::write(world.files.path().join("source/readme"), "cloned\n").unwrap();
-    git(&["-C", "source", "add", "readme"]);
-    git(&["-C", "source", "commit", "-m", "first"]);
-    git(&["clone", "--bare", "source", "private/project.git"]);
-    git(&["-C", "private/project.git", "update-server-info"]);
-    let by_header = "git -c http.extraHeader=\"Authorization: Bearer $KEY\" clone -q SITE/private/project.git by-header";
+    make_repository(world.files.path(), "private/project.git", "cloned\n");
+    let by_header =
+        "git -c http.extraHeader=\"Authorization: Bearer $KEY\" clone -q SITE/private/project.git by-header";
     let ran = world.run(by_header).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let host = format!("{NAME}:{}", world.site.port());
@@ -373,7 +308,11 @@ async fn http_fetch_uses_the_same_bindings() {
     assert_eq!((&value["status"], &value["text"]), (&json!(200), &json!("come in\n")), "{value}");
     let value = world.fetch(json!({ "url": world.url(NAME, "/echo/base64?key={{KEY}}"), "headers": bearer })).await;
     assert!(value["text"].as_str().unwrap().contains("*******"), "{value}");
-    assert!(world.site.received()[1].line.contains("key=s3cr3t-K3y%2Fof%2Bthe%3Dhost"), "{:?}", world.site.received()[1]);
+    assert!(
+        world.site.received()[1].line.contains("key=s3cr3t-K3y%2Fof%2Bthe%3Dhost"),
+        "{:?}",
+        world.site.received()[1]
+    );
     let body = json!({ "url": world.url(NAME, "/echo"), "method": "POST", "body": "{{KEY}}" });
     let value = world.fetch(body).await;
     assert!(value["error"]["message"].as_str().unwrap().contains("in the body"), "{value}");
@@ -389,7 +328,7 @@ async fn without_a_binding_policy_says_no_and_says_why() {
     let world = World::new().await;
     let refused = world.lab.gate.run(world.shell("true")).await.unwrap_err();
     assert!(matches!(refused, Refusal::Denied(_)), "{refused:?}");
-    assert_eq!(refused.to_string(), "no binding lets this tool send the secret anywhere");
+    assert!(refused.to_string().starts_with("no binding lets this tool send the secret anywhere"), "{refused}");
     assert!(refused.advice().contains("palyra vault bind"), "{}", refused.advice());
     // Whether there is such a secret is not told.
     let args = json!({ "command": ["true"], "secrets": { "KEY": "global/no-such-secret" } });
@@ -400,7 +339,8 @@ async fn without_a_binding_policy_says_no_and_says_why() {
     world.bind("agent:somebody-else/key", &["header:authorization"], &[]).await;
     let args = json!({ "command": ["true"], "secrets": { "KEY": "agent:somebody-else/key" } });
     let foreign = world.lab.gate.run(world.lab.call("process.run", args)).await.unwrap_err();
-    assert_eq!(foreign.to_string(), "the secret belongs to another workspace, agent, skill or session");
+    let why = "the secret belongs to another workspace, agent, skill or session";
+    assert!(foreign.to_string().starts_with(why), "{foreign}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,7 +363,8 @@ async fn a_raw_value_is_asked_about_each_time_and_taken_out_of_what_is_told() {
         ]
     );
     // It cannot be given for more than this call.
-    let wide = world.lab.approve(question.id, DecisionScope::Timeboxed { minutes: 5, pattern: Default::default() }).await;
+    let wide =
+        world.lab.approve(question.id, DecisionScope::Timeboxed { minutes: 5, pattern: Default::default() }).await;
     assert!(wide.unwrap_err().to_string().contains("one call at a time"));
     world.lab.approve(question.id, DecisionScope::Once).await.unwrap();
     let ran = Ran::of(running.await.unwrap().unwrap());
@@ -488,5 +429,4 @@ async fn what_is_not_to_be_had_is_told_and_nothing_runs() {
     world.change(VaultChange::Remove { secret: secret("global/key"), version: None }).await;
     assert!(world.lab.gate.run(world.shell("true")).await.is_err());
     assert_eq!(world.vault().count(), 0);
-    let _ = Ending::NotStarted;
 }

@@ -1,0 +1,174 @@
+//! `kill -9` of the daemon at any moment of a change of its vault: every secret that was acknowledged can be read, nothing half-made is there,
+//! and the vault opens by itself every time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on ends"
+)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use age::secrecy::ExposeSecret;
+use palyra_api::vault::{Encoding, ExportVault, PutSecret, VaultState};
+use palyra_client::Client;
+use palyra_tests::{
+    daemon::{DaemonLab, DaemonPlan},
+    random::Random,
+};
+use palyra_types::SecretRef;
+use palyra_vault::backup::{Backup, Opening};
+use zeroize::Zeroizing;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_secret_that_was_acknowledged_survives_every_kill() {
+    let mut trial = Trial::start(DaemonPlan::default(), Changes::Puts);
+    while trial.puts() < 500 || trial.kills < 30 {
+        trial.round().await;
+    }
+    trial.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_every_kill_while_the_key_is_replaced() {
+    let mut trial = Trial::start(DaemonPlan::default().ordinary_user(), Changes::PutsAndRotations);
+    while trial.rotations() < 40 || trial.kills < 25 {
+        trial.round().await;
+    }
+    trial.check().await;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Changes {
+    Puts,
+    PutsAndRotations,
+}
+
+/// A daemon that is killed again and again while others change its vault.
+struct Trial {
+    lab: DaemonLab,
+    changes: Changes,
+    kills: usize,
+    random: Random,
+    begun: Instant,
+    known: Arc<Known>,
+}
+
+/// What was sent, and what was acknowledged.
+#[derive(Default)]
+struct Known {
+    secrets: Mutex<BTreeMap<String, History>>,
+    puts: AtomicUsize,
+    rotations: AtomicUsize,
+}
+
+/// What a secret was last acknowledged to be, and what was sent since.
+type History = (Option<usize>, Vec<usize>);
+
+impl Trial {
+    fn start(plan: DaemonPlan, changes: Changes) -> Self {
+        let random = Random::new();
+        Self { lab: plan.make(), changes, kills: 0, random, begun: Instant::now(), known: Arc::default() }
+    }
+
+    fn puts(&self) -> usize {
+        self.known.puts.load(Ordering::Relaxed)
+    }
+
+    fn rotations(&self) -> usize {
+        self.known.rotations.load(Ordering::Relaxed)
+    }
+
+    /// Starts the daemon, lets others change its vault for a moment, and kills it.
+    async fn round(&mut self) {
+        assert!(self.begun.elapsed() < Duration::from_secs(150), "{} puts, {} kills", self.puts(), self.kills);
+        self.lab.start();
+        let status = self.lab.owner().vault().await.unwrap();
+        assert_eq!(status.state, VaultState::Open, "{status:?} after {} kills", self.kills);
+        let mut working = Vec::new();
+        for writer in 0..WRITERS {
+            working.push(tokio::spawn(put(self.lab.owner(), writer, Arc::clone(&self.known))));
+        }
+        if self.changes == Changes::PutsAndRotations {
+            working.push(tokio::spawn(rotate(self.lab.owner(), Arc::clone(&self.known))));
+        }
+        tokio::time::sleep(Duration::from_millis(self.random.below(900))).await;
+        self.lab.kill();
+        self.kills += 1;
+        for one in working {
+            one.await.unwrap();
+        }
+    }
+
+    /// Every secret is what it was acknowledged to be, or what was sent to it since, and was never acknowledged.
+    async fn check(mut self) {
+        self.lab.start();
+        let there = contents(&self.lab.owner()).await;
+        let known = self.known.secrets.lock().unwrap();
+        for (name, (acknowledged, sent)) in known.iter() {
+            match (there.get(name), acknowledged) {
+                (None, None) => {}
+                (None, Some(value)) => panic!("{name} is lost, which was acknowledged as {value}"),
+                (Some(value), acknowledged) => {
+                    let number: usize = value.strip_prefix("value ").unwrap().parse().unwrap();
+                    assert!(*acknowledged == Some(number) || sent.contains(&number), "{name} is {value}");
+                }
+            }
+        }
+        assert!(there.keys().all(|name| known.contains_key(name)));
+        let (puts, rotations, kills) = (self.puts(), self.rotations(), self.kills);
+        println!("{puts} puts and {rotations} new keys were acknowledged over {kills} kills; {} secrets", there.len());
+    }
+}
+
+/// Puts values until the daemon is gone, some of them into secrets that are there already.
+async fn put(by: Client, writer: usize, known: Arc<Known>) {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Another value of one that is there writes the file anew; a first value goes to its end.
+        let which = if number.is_multiple_of(4) { number % 40 } else { number };
+        let name = format!("global/of-{writer}-{which}");
+        let secret = SecretRef::parse(&name).unwrap();
+        let value = Zeroizing::new(format!("value {number}"));
+        let put = PutSecret { value, encoding: Encoding::Utf8, expires_at: None, rotate_after_days: None, note: None };
+        known.secrets.lock().unwrap().entry(name.clone()).or_default().1.push(number);
+        if by.put_secret(&secret, &put).await.is_err() {
+            return;
+        }
+        known.secrets.lock().unwrap().insert(name, (Some(number), Vec::new()));
+        known.puts.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn rotate(by: Client, known: Arc<Known>) {
+    while by.rotate_vault().await.is_ok() {
+        known.rotations.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What is in the vault, by way of a backup.
+async fn contents(by: &Client) -> BTreeMap<String, String> {
+    let key = age::x25519::Identity::generate();
+    let to = ExportVault { recipients: vec![key.to_public().to_string()], passphrase: None };
+    let backup = by.export_vault(&to).await.unwrap();
+    let opening = Opening::Identities(Zeroizing::new(key.to_string().expose_secret().to_owned()));
+    let backup = Backup::open(backup.as_bytes(), &opening).unwrap();
+    let told = |new: &palyra_vault::NewSecret| {
+        (new.secret.to_string(), String::from_utf8(new.value.expose().to_vec()).unwrap())
+    };
+    backup.secrets.iter().map(told).collect()
+}
+
+const WRITERS: usize = 3;
+
+/// No two values are the same.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
