@@ -158,6 +158,7 @@ struct Ran {
     stdout: String,
     stderr: String,
     refusals: BTreeSet<String>,
+    attested: Value,
 }
 
 impl Ran {
@@ -169,7 +170,7 @@ impl Ran {
         let refusals = reasons.iter().filter_map(|one| one["refusal"]["kind"].as_str().map(str::to_owned)).collect();
         let (stdout, stderr) = (text(&stdout.bytes), text(&stderr.bytes));
         assert!(!stdout.contains(VALUE) && !stderr.contains(VALUE), "{stdout} {stderr}");
-        Self { code: *exit_code, stdout, stderr, refusals }
+        Self { code: *exit_code, stdout, stderr, refusals, attested }
     }
 }
 
@@ -186,6 +187,8 @@ async fn curl_uses_a_secret_that_it_never_sees() {
         (&used[0]["secret"], &used[0]["host"], &used[0]["position"], &used[0]["handed"]),
         (&json!("global/key"), &json!(NAME), &json!("header:authorization"), &json!("unseen"))
     );
+    // The receipt says the same.
+    assert_eq!(ran.attested["secrets"], json!([used[0]]), "{:?}", ran.attested);
     // Basic is looked into.
     let ran = world.run("curl -sS -u \"me:$KEY\" SITE/private/greeting").await;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "come in\n"), "{ran:?}");
@@ -373,8 +376,11 @@ async fn a_raw_value_is_asked_about_each_time_and_taken_out_of_what_is_told() {
     assert_eq!(lines[..3], [length.as_str(), &length, &"*".repeat(VALUE.len())], "{ran:?}");
     assert!(lines[3].starts_with("*****") && lines[4] == "-r--------", "{ran:?}");
     assert!(ran.stderr.contains("denied") || ran.stderr.contains("Read-only"), "{ran:?}");
-    let used = world.told(RecordKind::VaultUsed).await;
+    // Both are told, in either order.
+    let mut used = world.told(RecordKind::VaultUsed).await;
+    used.sort_by_key(|one| one["handed"] != "variable");
     assert_eq!(used.iter().map(|one| one["handed"].as_str().unwrap()).collect::<Vec<_>>(), ["variable", "file"]);
+    assert_eq!(ran.attested["secrets"], Value::from(used));
     world.nothing_leaked().await;
     drop(world.lab.propose(proposal()));
     assert_eq!(world.lab.asked(1).await.len(), 1, "it is asked again");

@@ -19,7 +19,7 @@ async fn every_harm_done_to_a_journal_ends_verification_with_7_and_names_the_fir
     // The daemon's own last word is the last record.
     let last = size;
     let harms = [
-        ("UPDATE records SET record = replace(record, 'tool.decided', 'tool.started') WHERE seq = 4".to_owned(), 4),
+        ("UPDATE records SET record = replace(record, 'tool.proposed', 'tool.started') WHERE seq = 4".to_owned(), 4),
         ("UPDATE records SET hash = zeroblob(32) WHERE seq = 5".to_owned(), 5),
         ("UPDATE records SET salt = zeroblob(32) WHERE seq = 6".to_owned(), 6),
         ("UPDATE records SET body = replace(body, 'agent', 'owner') WHERE seq = 3".to_owned(), 3),

@@ -154,7 +154,7 @@ async fn what_cannot_be_kept_is_refused_and_changes_nothing() {
     assert_eq!(refused(owner.put_secret(&name, &value(&"x".repeat(600 << 10))).await.unwrap_err()).0, 413);
     assert_eq!(owner.secrets().await.unwrap().secrets.len(), 1);
     for (to, code) in [
-        (ExportVault::default(), "bad_request"),
+        (ExportVault::default(), "bad_recipient"),
         (ExportVault { recipients: vec!["AGE-SECRET-KEY-1XYZ".to_owned()], passphrase: None }, "bad_recipient"),
         (ExportVault { recipients: vec!["age1nobody".to_owned()], passphrase: None }, "bad_recipient"),
         (ExportVault { recipients: Vec::new(), passphrase: passphrase("short").passphrase }, "weak_passphrase"),

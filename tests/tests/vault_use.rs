@@ -239,7 +239,7 @@ async fn no_value_is_ever_written_in_any_form() {
     // No core of the daemon holds one, either.
     let limits = fs::read_to_string(format!("/proc/{}/limits", lab.pid())).unwrap();
     let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
-    assert_eq!(cores.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["1", "1"], "{cores}");
+    assert_eq!(cores.split_whitespace().nth(4), Some("1"), "{cores}");
     world.nothing_is_written();
 }
 

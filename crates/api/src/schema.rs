@@ -44,7 +44,23 @@ pub enum Role {
 #[schema(example = "/home/ada/shop")]
 pub struct Path(#[expect(dead_code, reason = "it is there to be described")] String);
 
-/// A secret, as `scope/name`: where it belongs (`global`, `workspace:NAME`, `agent:NAME`, `skill:ID` or `session:ID`) and what it is called.
+/// Where a secret belongs: `global`, `workspace:NAME`, `agent:NAME`, `skill:ID` or `session:ID`.
 #[derive(ToSchema)]
-#[schema(example = "global/github")]
+#[schema(
+    pattern = "^(global|(workspace|skill):[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}|agent:[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}|session:[0-7][0-9A-HJKMNP-TV-Z]{25})$",
+    example = "global"
+)]
+pub struct ScopeText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// What a secret is called within its scope.
+#[derive(ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", example = "github")]
+pub struct SecretNameText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// A secret, as `scope/name`: where it belongs and what it is called.
+#[derive(ToSchema)]
+#[schema(
+    pattern = "^(global|(workspace|skill):[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}|agent:[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}|session:[0-7][0-9A-HJKMNP-TV-Z]{25})/[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+    example = "global/github"
+)]
 pub struct SecretText(#[expect(dead_code, reason = "it is there to be described")] String);

@@ -257,8 +257,11 @@ fn harden() -> Option<u64> {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other programs of this user could read the daemon's memory");
     }
-    // One byte and not none, which would still hand a core to a program of root where the machine is set up so.
-    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) }) {
+    // One byte and not none, which would still hand a core to a program of root where the machine is set up so. What runs inside is held to
+    // that for good, by its own limits.
+    let maximum = getrlimit(Resource::Core).maximum;
+    let core = Rlimit { current: Some(maximum.map_or(1, |most| most.min(1))), maximum };
+    if let Err(error) = setrlimit(Resource::Core, core) {
         tracing::warn!(%error, "a core of the daemon could hold values of secrets");
     }
     let files = getrlimit(Resource::Nofile);

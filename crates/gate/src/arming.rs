@@ -5,7 +5,10 @@
 //! Each use is journalled, and so is each attempt at one that is refused.
 //! Does not: decide. It is for this crate, which did.
 
-use std::sync::{Arc, Weak};
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
 
 use palyra_journal::RecordKind;
 use palyra_sandbox::{
@@ -14,7 +17,7 @@ use palyra_sandbox::{
 };
 use palyra_types::{HostName, SecretRef, entropy::Entropy};
 use palyra_vault::{
-    Placeholder, Position, RedactingStream, Redactor, SecretValue, Vault,
+    Placeholder, RedactingStream, Redactor, SecretValue, Vault,
     inject::{Armed, Injection, Misuse, RequestBody, Used, Witness},
 };
 use serde::Serialize;
@@ -22,7 +25,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     door::CallDoor,
-    secret::{Handed, SecretUse},
+    secret::{Handed, SecretUse, UsedSecret},
 };
 
 /// The secrets of one call.
@@ -32,19 +35,12 @@ pub(crate) struct CallSecrets {
     placeholders: Vec<(String, Placeholder)>,
     variables: Vec<PrivateVariable>,
     files: Vec<PrivateFile>,
-    /// Those that are handed over.
-    handed: Vec<HandedOver>,
+    /// Those that are handed over, and whether that was told.
+    handed: Vec<UsedSecret>,
+    is_told: AtomicBool,
     /// Takes out what was known when the call was armed.
     known: Redactor,
     door: Weak<CallDoor>,
-}
-
-/// A value that is handed over, as it is told.
-#[derive(Debug, Clone, Serialize)]
-struct HandedOver {
-    secret: SecretRef,
-    version: u32,
-    handed: Handed,
 }
 
 impl CallSecrets {
@@ -82,7 +78,7 @@ impl CallSecrets {
                 }
             }
             if *how != Handed::Unseen {
-                handed.push(HandedOver { secret: secret.clone(), version: lease.version, handed: *how });
+                handed.push(UsedSecret { secret: secret.clone(), version: lease.version, handed: *how, went: None });
             }
             values.push(lease.value);
         }
@@ -90,7 +86,7 @@ impl CallSecrets {
         let door = Arc::downgrade(door);
         let witness = Arc::new(Journalled { door: Weak::clone(&door) });
         let injection = Arc::new(Injection::new(Arc::clone(vault), armed, witness));
-        Ok(Self { injection, placeholders, variables, files, handed, known, door })
+        Ok(Self { injection, placeholders, variables, files, handed, is_told: AtomicBool::new(false), known, door })
     }
 
     /// What a process is given.
@@ -105,9 +101,16 @@ impl CallSecrets {
 
     /// Journals what is handed over, as it is.
     pub(crate) fn tell_handed(&self) {
+        self.is_told.store(true, Ordering::Release);
         if let Some(door) = self.door.upgrade() {
             self.handed.iter().for_each(|one| door.tell(RecordKind::VaultUsed, one));
         }
+    }
+
+    /// What was used until now.
+    pub(crate) fn used(&self) -> Vec<UsedSecret> {
+        let handed = self.handed.iter().filter(|_| self.is_told.load(Ordering::Acquire)).cloned();
+        handed.chain(self.injection.used().into_iter().map(UsedSecret::from)).collect()
     }
 
     /// What comes out of the call, without the values.
@@ -252,21 +255,8 @@ struct Journalled {
 
 impl Witness for Journalled {
     fn used(&self, used: &Used) {
-        #[derive(Serialize)]
-        struct Told<'a> {
-            secret: &'a SecretRef,
-            version: u32,
-            handed: Handed,
-            host: &'a HostName,
-            port: u16,
-            position: &'a Position,
-            binding: u64,
-        }
-        let Used { secret, version, host, port, position, binding } = used;
-        let told =
-            Told { secret, version: *version, handed: Handed::Unseen, host, port: *port, position, binding: *binding };
         if let Some(door) = self.door.upgrade() {
-            door.tell(RecordKind::VaultUsed, &told);
+            door.tell(RecordKind::VaultUsed, &UsedSecret::from(used.clone()));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     execute::Executed,
     output::Output,
     permit::{Approver, CallFacts},
+    secret::UsedSecret,
 };
 
 words! {
@@ -102,6 +103,9 @@ pub struct ToolAttestation {
     /// Where it was seen to be connected to that no declared host has, where hosts are checked and not enforced.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub undeclared: BTreeSet<SocketAddr>,
+    /// The secrets that were really used: where each went, or how its value was handed over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<UsedSecret>,
     /// How it ended.
     pub ending: Ending,
     /// More about that.
@@ -220,6 +224,7 @@ impl ToolAttestation {
             reasons: executed.reasons.iter().map(ToldReason::from).collect(),
             network: executed.network,
             undeclared: executed.undeclared.clone(),
+            secrets: executed.secrets.clone(),
             ending: executed.ending,
             detail: executed.detail.clone(),
             exit_code: executed.output.exit_code(),

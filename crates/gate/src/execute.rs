@@ -37,6 +37,7 @@ use crate::{
     output::Output,
     permit::{CallFacts, Permit, Spent},
     plan::Plan,
+    secret::UsedSecret,
     tool::{FileWork, HostPort, ProcessWork, Report, Work},
     tools::files::{self, Heed, OutputCaps},
     workspace::Workspace,
@@ -186,6 +187,8 @@ pub struct Executed {
     pub(crate) network: Option<NetworkUse>,
     /// Where it was connected to that it had not declared.
     pub(crate) undeclared: BTreeSet<SocketAddr>,
+    /// The secrets that were really used.
+    pub(crate) secrets: Vec<UsedSecret>,
     pub(crate) not_enforced: Option<&'static str>,
     pub(crate) ran: Duration,
     /// Kept until it is attested.
@@ -204,6 +207,7 @@ impl Executed {
             reasons: Vec::new(),
             network: None,
             undeclared: BTreeSet::new(),
+            secrets: Vec::new(),
             not_enforced: None,
             ran: Duration::ZERO,
             _aftermath: None,
@@ -262,6 +266,7 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
     if let Ok(Some(secrets)) = &executor.secrets {
         executed.output.redact(secrets);
         executed.detail.iter_mut().for_each(|detail| secrets.redact_text(detail));
+        executed.secrets = secrets.used();
     }
     executed.ran = begun.elapsed();
     executed
@@ -346,6 +351,7 @@ async fn run_process(
         reasons,
         network,
         undeclared,
+        secrets: Vec::new(),
         not_enforced: not_enforced_by(plan),
         ran: Duration::ZERO,
         _aftermath: aftermath,
@@ -436,6 +442,7 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         reasons: Vec::new(),
         network: None,
         undeclared: BTreeSet::new(),
+        secrets: Vec::new(),
         not_enforced: None,
         ran: Duration::ZERO,
         _aftermath: None,

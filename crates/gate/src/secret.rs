@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use palyra_policy::Touch;
 use palyra_sandbox::{ForbiddenVariable, check_variable};
-use palyra_types::{SecretRef, ToolName, word::words};
-use palyra_vault::Binding;
+use palyra_types::{HostName, SecretRef, ToolName, word::words};
+use palyra_vault::{Binding, Position, inject::Used};
 use serde::{Deserialize, Serialize};
 
 use crate::tool::{IntendError, Place};
@@ -67,6 +67,40 @@ impl SecretUse {
                 format!("uses the secret {secret} without seeing it: {}", places.join("; or "))
             }
         }
+    }
+}
+
+/// A secret that was really used: a value that went to a host, or to a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UsedSecret {
+    /// The secret.
+    pub secret: SecretRef,
+    /// The version of it.
+    pub version: u32,
+    /// How it was handed over.
+    pub handed: Handed,
+    /// Where it went, and by what leave, if that was a host.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub went: Option<Went>,
+}
+
+/// Where a value went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Went {
+    /// The host.
+    pub host: HostName,
+    /// Its port.
+    pub port: u16,
+    /// Where in a request.
+    pub position: Position,
+    /// The binding that let it.
+    pub binding: u64,
+}
+
+impl From<Used> for UsedSecret {
+    fn from(used: Used) -> Self {
+        let Used { secret, version, host, port, position, binding } = used;
+        Self { secret, version, handed: Handed::Unseen, went: Some(Went { host, port, position, binding }) }
     }
 }
 

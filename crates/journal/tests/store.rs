@@ -310,7 +310,7 @@ fn a_call_that_exists_already_takes_no_key() {
 fn a_journal_from_before_there_were_keys_gets_them() {
     let lab = Lab::new();
     drop(lab.open());
-    lab.harm("DROP TABLE call_keys; PRAGMA user_version = 1");
+    lab.harm("DROP TABLE call_keys; DROP TABLE vault; PRAGMA user_version = 1");
     let journal = lab.open();
     wait(journal.commit(keyed(&lab, 1, "agent:a", "k"))).unwrap();
     assert!(holder(&lab, &journal, "agent:a", "k").is_some());

@@ -150,6 +150,12 @@ impl Injection {
         redactor.stream()
     }
 
+    /// What went where until now.
+    #[must_use]
+    pub fn used(&self) -> Vec<Used> {
+        self.0.sent.lock().unwrap_or_else(PoisonError::into_inner).told.clone()
+    }
+
     /// Takes out whatever this run has sent.
     #[must_use]
     pub fn redactor(&self) -> Redactor {

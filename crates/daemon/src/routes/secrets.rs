@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, http::StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use palyra_api::{
-    ErrorBody,
+    ErrorBody, schema,
     vault::{Encoding, KeptSecret, PutSecret, RemoveSecret, Secret, SecretVersion, Secrets},
 };
 use palyra_gate::{Refusal, safekeeping::VaultRefusal};
@@ -34,7 +34,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, caller: Caller) -> Result<
 /// One secret, without its value.
 #[utoipa::path(get, path = "/api/v1/vault/secrets/{scope}/{name}", tag = "vault",
     security(("bearer" = []), ("certificate" = [])),
-    params(("scope" = String, Path), ("name" = palyra_api::schema::Name, Path)),
+    params(("scope" = schema::ScopeText, Path), ("name" = schema::SecretNameText, Path)),
     responses((status = 200, body = Secret), (status = "4XX", body = ErrorBody)))]
 pub(super) async fn show(
     State(app): State<Arc<App>>,
@@ -51,7 +51,7 @@ pub(super) async fn show(
 /// Puts a value: the first version of a secret, or the next one.
 #[utoipa::path(put, path = "/api/v1/vault/secrets/{scope}/{name}", tag = "vault",
     security(("bearer" = []), ("certificate" = [])),
-    params(("scope" = String, Path), ("name" = palyra_api::schema::Name, Path)), request_body = PutSecret,
+    params(("scope" = schema::ScopeText, Path), ("name" = schema::SecretNameText, Path)), request_body = PutSecret,
     responses((status = 200, body = KeptSecret), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn put(
     State(app): State<Arc<App>>,
@@ -70,7 +70,7 @@ pub(super) async fn put(
 /// Removes a secret with everything about it, or one of its versions.
 #[utoipa::path(delete, path = "/api/v1/vault/secrets/{scope}/{name}", tag = "vault",
     security(("bearer" = []), ("certificate" = [])),
-    params(("scope" = String, Path), ("name" = palyra_api::schema::Name, Path), RemoveSecret),
+    params(("scope" = schema::ScopeText, Path), ("name" = schema::SecretNameText, Path), RemoveSecret),
     responses((status = 204), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub(super) async fn remove(
     State(app): State<Arc<App>>,

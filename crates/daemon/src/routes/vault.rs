@@ -138,7 +138,10 @@ fn sealing(said: ExportVault) -> Result<Sealing, Failure> {
             }
             _ => Ok(Sealing::Passphrase(words)),
         },
-        _ => Err(Failure::bad_request("name `recipients`, or give a `passphrase`, and not both")),
+        _ => {
+            let message = "it is not said who can open the backup";
+            Err(Failure::new("bad_recipient", message, "name `recipients`, or give a `passphrase`, and not both"))
+        }
     }
 }
 
