@@ -167,7 +167,7 @@ pub struct NewBinding {
     pub host: HostName,
     /// Its port. Without it, 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 65_535)]
     pub port: Option<u16>,
     /// Where in a request: `header:NAME`, `query:NAME` or `body`. Without any, `header:authorization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

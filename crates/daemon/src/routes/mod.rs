@@ -132,7 +132,12 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
 #[openapi(
     info(title = "Palyra", description = "Decides, asks, executes and attests what AI agents propose."),
     modifiers(&Bearer),
-    components(schemas(palyra_api::event::Event, palyra_api::event::OutputPiece))
+    components(schemas(
+        palyra_api::event::Event,
+        palyra_api::event::OutputPiece,
+        palyra_api::schema::ScopeText,
+        palyra_api::schema::SecretNameText
+    ))
 )]
 struct Description;
 
