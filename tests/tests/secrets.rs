@@ -362,7 +362,7 @@ async fn a_raw_value_is_asked_about_each_time_and_taken_out_of_what_is_told() {
         told,
         [
             "is given the value of the secret global/key in the variable RAW",
-            "is given the value of the secret global/key in a file"
+            "is given the value of the secret global/key in a file, whose path is in the variable FILE"
         ]
     );
     // It cannot be given for more than this call.

@@ -19,11 +19,15 @@ use std::{
 };
 
 use age::secrecy::ExposeSecret;
-use palyra_api::vault::{Encoding, ExportVault, PutSecret, VaultState};
+use palyra_api::{
+    token::NewToken,
+    vault::{Encoding, ExportVault, PutSecret, VaultState},
+};
 use palyra_client::Client;
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan},
     random::Random,
+    token::token,
 };
 use palyra_types::SecretRef;
 use palyra_vault::backup::{Backup, Opening};
@@ -56,6 +60,7 @@ enum Changes {
 /// A daemon that is killed again and again while others change its vault.
 struct Trial {
     lab: DaemonLab,
+    token: String,
     changes: Changes,
     kills: usize,
     random: Random,
@@ -77,7 +82,15 @@ type History = (Option<usize>, Vec<usize>);
 impl Trial {
     fn start(plan: DaemonPlan, changes: Changes) -> Self {
         let random = Random::new();
-        Self { lab: plan.make(), changes, kills: 0, random, begun: Instant::now(), known: Arc::default() }
+        Self {
+            lab: plan.make(),
+            token: String::new(),
+            changes,
+            kills: 0,
+            random,
+            begun: Instant::now(),
+            known: Arc::default(),
+        }
     }
 
     fn puts(&self) -> usize {
@@ -94,12 +107,19 @@ impl Trial {
         self.lab.start();
         let status = self.lab.owner().vault().await.unwrap();
         assert_eq!(status.state, VaultState::Open, "{status:?} after {} kills", self.kills);
+        if self.token.is_empty() {
+            let new = NewToken { per_minute: Some(60_000), ..token("user:owner", &["vault.manage"]) };
+            let minted = self.lab.owner().mint_token(&new).await.unwrap();
+            self.token = minted.secret;
+        }
+        // Without TLS, so that most of the time goes into changes.
+        let holder = || self.lab.holder_of(&self.token);
         let mut working = Vec::new();
         for writer in 0..WRITERS {
-            working.push(tokio::spawn(put(self.lab.owner(), writer, Arc::clone(&self.known))));
+            working.push(tokio::spawn(put(holder(), writer, Arc::clone(&self.known))));
         }
         if self.changes == Changes::PutsAndRotations {
-            working.push(tokio::spawn(rotate(self.lab.owner(), Arc::clone(&self.known))));
+            working.push(tokio::spawn(rotate(holder(), Arc::clone(&self.known))));
         }
         tokio::time::sleep(Duration::from_millis(self.random.below(900))).await;
         self.lab.kill();

@@ -166,3 +166,15 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
 
 /// What every command returns.
 type Outcome = Result<Exit, Failure>;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_put_together_well() {
+        Cli::command().debug_assert();
+    }
+}

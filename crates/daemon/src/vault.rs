@@ -97,7 +97,10 @@ impl VaultOpener {
         match self.holder().await {
             Ok(Holder::Keyring(kind)) => self.begin_later(gate, Some(kind), Holder::Keyring(kind)),
             Ok(Holder::Anybody) => self.begin_later(gate, None, Holder::Anybody),
-            Ok(Holder::Passphrase(None)) => self.close(gate, locked()),
+            Ok(Holder::Passphrase(None)) => match self.lost(gate).await {
+                Some(lost) => self.close(gate, lost),
+                None => self.close(gate, locked(self.is_new(gate).await)),
+            },
             Ok(holder) => drop(self.open(gate, holder, None).await),
             Err(closed) => self.close(gate, closed),
         }
@@ -143,11 +146,22 @@ impl VaultOpener {
         self.open_with(gate, passphrase, Some(by)).await
     }
 
-    /// Whether there is no vault yet.
-    pub async fn is_new(&self) -> bool {
+    /// Whether there is no vault yet, and the journal knows of none.
+    pub async fn is_new(&self, gate: &Gate) -> bool {
+        !self.is_there().await && matches!(gate.known_vault().await, Ok(None))
+    }
+
+    /// Why it stays closed, if its file is gone: no passphrase helps then.
+    async fn lost(&self, gate: &Gate) -> Option<Closed> {
+        let known = gate.known_vault().await.ok()??;
+        let error = OpenError::Missing { path: self.directory.join("secrets.vault"), known: known.generation };
+        (!self.is_there().await).then(|| refused(Some(BackendKind::Passphrase), &error))
+    }
+
+    async fn is_there(&self) -> bool {
         let directory = self.directory.clone();
         let recorded = tokio::task::spawn_blocking(move || recorded_backend(&directory)).await;
-        matches!(recorded, Ok(Ok(None)))
+        !matches!(recorded, Ok(Ok(None)))
     }
 
     async fn open_with(
@@ -163,6 +177,10 @@ impl VaultOpener {
                 return Err(VaultRefusal::Closed(closed).into());
             }
         };
+        if let (Holder::Passphrase(_), None, Some(lost)) = (&holder, word, self.lost(gate).await) {
+            self.close(gate, lost.clone());
+            return Err(VaultRefusal::Closed(lost).into());
+        }
         let holder = match (holder, passphrase) {
             (Holder::Passphrase(kept), given) => match given.or(kept) {
                 None => return Err(no_passphrase()),
@@ -324,8 +342,14 @@ fn closed(backend: Option<BackendKind>, message: &str, advice: &str) -> Closed {
     Closed { backend, is_locked: false, message: message.to_owned(), advice: advice.to_owned() }
 }
 
-fn locked() -> Closed {
-    let told = closed(Some(BackendKind::Passphrase), "it waits for its passphrase", "run `palyra vault unlock`");
+fn locked(is_new: bool) -> Closed {
+    let (message, advice) = match is_new {
+        true => {
+            ("there is none yet, and it is to have a passphrase", "choose one: `palyra vault unlock` makes the vault")
+        }
+        false => ("it waits for its passphrase", "run `palyra vault unlock`"),
+    };
+    let told = closed(Some(BackendKind::Passphrase), message, advice);
     Closed { is_locked: true, ..told }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct CallSecrets {
     /// Those that are handed over, and whether that was told.
     handed: Vec<UsedSecret>,
     is_told: AtomicBool,
-    /// Takes out what was known when the call was armed.
-    known: Redactor,
+    /// Takes out what was known when the call was armed, and what was sent since.
+    redactor: Redactor,
     door: Weak<CallDoor>,
 }
 
@@ -82,11 +82,12 @@ impl CallSecrets {
             }
             values.push(lease.value);
         }
-        let known = Redactor::new(&values);
+        let redactor = Redactor::new(&values);
+        door.redact_by(redactor.clone());
         let door = Arc::downgrade(door);
         let witness = Arc::new(Journalled { door: Weak::clone(&door) });
-        let injection = Arc::new(Injection::new(Arc::clone(vault), armed, witness));
-        Ok(Self { injection, placeholders, variables, files, handed, is_told: AtomicBool::new(false), known, door })
+        let injection = Arc::new(Injection::new(Arc::clone(vault), armed, redactor.clone(), witness));
+        Ok(Self { injection, placeholders, variables, files, handed, is_told: AtomicBool::new(false), redactor, door })
     }
 
     /// What a process is given.
@@ -115,30 +116,22 @@ impl CallSecrets {
 
     /// What comes out of the call, without the values.
     pub(crate) fn redact(&self, bytes: &mut Vec<u8>, is_cut: bool) {
-        for redactor in [&self.known, &self.injection.redactor()] {
-            let mut out = Vec::with_capacity(bytes.len());
-            let mut stream = redactor.stream();
-            stream.push(bytes, &mut out);
-            match is_cut {
-                true => stream.finish_cut(&mut out),
-                false => stream.finish(&mut out),
-            }
-            *bytes = out;
-        }
+        *bytes = match is_cut {
+            true => self.redactor.redact_cut(bytes),
+            false => self.redactor.redact(bytes),
+        };
     }
 
     /// The same for a text.
     pub(crate) fn redact_text(&self, text: &mut String) {
-        for redactor in [&self.known, &self.injection.redactor()] {
-            if let Some(clean) = redactor.redact_text(text) {
-                *text = clean;
-            }
+        if let Some(clean) = self.redactor.redact_text(text) {
+            *text = clean;
         }
     }
 
     /// For what comes out while the call runs.
     pub(crate) fn live(&self) -> LiveRedaction {
-        LiveRedaction { stream: self.known.stream(), redactor: self.known.clone(), at: 0, held: 0 }
+        LiveRedaction { stream: self.redactor.stream(), redactor: self.redactor.clone(), at: 0, held: 0 }
     }
 }
 
@@ -177,7 +170,7 @@ impl Interceptor for CallSecrets {
     }
 }
 
-/// Output of a call while it runs, without the values that are known from the start.
+/// Output of a call while it runs, without the values.
 pub(crate) struct LiveRedaction {
     stream: RedactingStream,
     redactor: Redactor,

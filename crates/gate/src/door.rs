@@ -9,7 +9,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -29,11 +29,13 @@ use palyra_types::{
     id::{ApprovalId, CallId},
     json::Limits,
 };
+use palyra_vault::Redactor;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     attest::Completed,
     gate::{Gate, Inner, internal},
+    output::each_text,
     proposal::{ToolProposal, Within},
     refusal::Refusal,
     settings::InForce,
@@ -60,6 +62,8 @@ pub(crate) struct CallDoor {
     work: Mutex<JoinSet<()>>,
     /// How often something was told that a program can repeat.
     told: AtomicU64,
+    /// Takes values of secrets out of what is journalled.
+    redactor: OnceLock<Redactor>,
 }
 
 /// What is said to a connection; nothing yet while somebody is asked. Whoever waits for it listens.
@@ -100,7 +104,13 @@ impl CallDoor {
             admitted: Mutex::default(),
             work: Mutex::default(),
             told: AtomicU64::new(0),
+            redactor: OnceLock::new(),
         }
+    }
+
+    /// Has values of secrets taken out of what is journalled: a program may name a host that has one in its name.
+    pub(crate) fn redact_by(&self, redactor: Redactor) {
+        let _ = self.redactor.set(redactor);
     }
 
     /// Waits until everything is on record. To be called when there are no more connections.
@@ -216,7 +226,15 @@ impl CallDoor {
 
     /// Journals something about the call.
     pub(crate) fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) {
-        let Ok(record) = self.inner.record(kind, self.proposal.subject(), body) else { return };
+        let Ok(mut body) = serde_json::to_value(body) else { return };
+        if let Some(redactor) = self.redactor.get() {
+            each_text(&mut body, &|text| {
+                if let Some(clean) = redactor.redact_text(text) {
+                    *text = clean;
+                }
+            });
+        }
+        let Ok(record) = self.inner.record(kind, self.proposal.subject(), &body) else { return };
         let inner = Arc::clone(&self.inner);
         self.work().spawn(async move {
             // A journal in trouble has the call's own attestation to worry about.

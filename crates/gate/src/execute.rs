@@ -266,6 +266,7 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
     if let Ok(Some(secrets)) = &executor.secrets {
         executed.output.redact(secrets);
         executed.detail.iter_mut().for_each(|detail| secrets.redact_text(detail));
+        executed.reasons.iter_mut().for_each(|reason| reason.each_text(&mut |text| secrets.redact_text(text)));
         executed.secrets = secrets.used();
     }
     executed.ran = begun.elapsed();

@@ -73,7 +73,13 @@ pub(crate) async fn perform(facts: &CallFacts, work: FetchWork, wall_ms: u64, ex
             }
             told
         }
-        Ok(Ok(response)) => (Ending::Completed, None, Output::Value { value: tell(response) }),
+        Ok(Ok(mut response)) => {
+            // Before its digest is told.
+            if let Some(secrets) = secrets {
+                secrets.redact(&mut response.body, response.truncated);
+            }
+            (Ending::Completed, None, Output::Value { value: tell(response) })
+        }
     };
     let network = *door.used();
     let layers = [Some("egress_strict"), is_encrypted.then_some("tls_verified")];

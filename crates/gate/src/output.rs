@@ -74,7 +74,7 @@ impl Output {
                     secrets.redact(&mut stream.bytes, is_cut);
                 }
             }
-            Self::Value { value } => redact_value(value, secrets),
+            Self::Value { value } => each_text(value, &|text| secrets.redact_text(text)),
             Self::Nothing => {}
         }
     }
@@ -130,11 +130,12 @@ impl Output {
     }
 }
 
-fn redact_value(value: &mut Value, secrets: &CallSecrets) {
+/// Shows each text in a value to somebody who may change it.
+pub(crate) fn each_text(value: &mut Value, change: &dyn Fn(&mut String)) {
     match value {
-        Value::String(text) => secrets.redact_text(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, secrets)),
-        Value::Object(members) => members.iter_mut().for_each(|(_, member)| redact_value(member, secrets)),
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Object(members) => members.iter_mut().for_each(|(_, member)| each_text(member, change)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

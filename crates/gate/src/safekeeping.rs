@@ -129,6 +129,14 @@ impl Gate {
         Ok((self.change_vault(change, by).await?, left_out))
     }
 
+    /// How far the vault is that the journal knows of, if it knows of one.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn known_vault(&self) -> Result<Option<Head>, Refusal> {
+        Ok(self.inner.store.vault().await.map_err(Refusal::from)?.map(head))
+    }
+
     /// What is known of all secrets, in the order of their names.
     ///
     /// # Errors

@@ -60,7 +60,9 @@ impl SecretUse {
         let Self { name, secret, handed, bindings } = self;
         match handed {
             Handed::Variable => format!("is given the value of the secret {secret} in the variable {name}"),
-            Handed::File => format!("is given the value of the secret {secret} in a file"),
+            Handed::File => {
+                format!("is given the value of the secret {secret} in a file, whose path is in the variable {name}")
+            }
             Handed::Unseen if bindings.is_empty() => format!("uses the secret {secret}, which may go nowhere"),
             Handed::Unseen => {
                 let places: Vec<String> = bindings.iter().map(|binding| binding.terms.words()).collect();

@@ -496,6 +496,9 @@ pub enum IntendError {
     /// A body as text and as base64.
     #[error("the body is given twice")]
     TwoBodies,
+    /// A secret that the request does not use.
+    #[error("`{{{{{0}}}}}` stands nowhere in the URL, the headers or the body")]
+    SecretNowhere(String),
     /// A pattern that does not compile.
     #[error("the pattern is no regular expression: {}", visible(.0))]
     Pattern(String),
@@ -539,6 +542,9 @@ impl IntendError {
             Self::Header(error) => error.advice(),
             Self::NoBody(_) => "use POST, PUT or PATCH, or put it into the query",
             Self::TwoBodies => "give either `body` or `body_base64`",
+            Self::SecretNowhere(_) => {
+                "write the name between two braces where the value is to stand, or leave it out of `secrets`"
+            }
             Self::Pattern(_) => "correct it, or leave `regex` out to look for the text as it stands",
             Self::Glob { .. } => "write it like *.rs or src/**/*.rs",
             Self::NotBase64 => "encode with the standard alphabet and padding, or give it as text",

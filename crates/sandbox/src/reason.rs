@@ -68,6 +68,25 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// Shows each text that comes from outside to somebody who may change it.
+    pub fn each_text(&mut self, change: &mut dyn FnMut(&mut String)) {
+        match self {
+            Self::OutsidePaths { paths } => paths.iter_mut().for_each(change),
+            Self::Egress { named, refusal, .. } => {
+                change(named);
+                change(&mut refusal.detail);
+            }
+            Self::SystemCalls { .. }
+            | Self::ForeignArchitecture
+            | Self::Memory { .. }
+            | Self::Processes { .. }
+            | Self::ProcessorTime { .. }
+            | Self::FileSize { .. } => {}
+        }
+    }
+}
+
 impl From<RefusedTarget> for Reason {
     fn from(RefusedTarget { named, port, via, refusal }: RefusedTarget) -> Self {
         Self::Egress { named, port, via, refusal }
@@ -98,6 +117,9 @@ impl std::fmt::Display for Reason {
             }
             Self::Egress { named, refusal, .. } if named.is_empty() => {
                 write!(f, "a connection that named no host was refused: {refusal}")
+            }
+            Self::Egress { named, port, refusal, .. } if refusal.kind.is_about_a_request() => {
+                write!(f, "a request to `{named}` port {port} was refused: {refusal}")
             }
             Self::Egress { named, port: 0, refusal, .. } => write!(f, "it could not connect to `{named}`: {refusal}"),
             Self::Egress { named, port, refusal, .. } => {

@@ -154,13 +154,17 @@ impl Backup {
         Ok(portions)
     }
 
-    /// The change that brings it back. What has expired meanwhile, and where a secret may go already, is left out and counted.
+    /// The change that brings it back. What has expired meanwhile, what is there already, and where a secret may go
+    /// already is left out and counted.
     #[must_use]
     pub fn into_change(self, vault: &Vault) -> (VaultChange, usize) {
         let now = vault.ground.clock.now();
         let all = self.secrets.len() + self.bindings.len();
-        let secrets: Vec<NewSecret> =
-            self.secrets.into_iter().filter(|new| new.expires.is_none_or(|at| at > now)).collect();
+        // What is there already is no other version.
+        let is_there =
+            |new: &NewSecret| vault.get(&new.secret).is_ok_and(|there| there.value.expose() == new.value.expose());
+        let is_wanted = |new: &NewSecret| new.expires.is_none_or(|at| at > now) && !is_there(new);
+        let secrets: Vec<NewSecret> = self.secrets.into_iter().filter(is_wanted).collect();
         let is_known = |terms: &BindingTerms| {
             vault.describe(&terms.secret).is_ok_and(|known| known.bindings.iter().any(|one| one.terms == *terms))
         };

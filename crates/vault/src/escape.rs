@@ -97,10 +97,43 @@ const SHORT: [(u8, u8); 9] = [
 ];
 
 /// What has a name in HTML.
-const NAMED: [(&[u8], u8); 5] = [(b"amp", b'&'), (b"lt", b'<'), (b"gt", b'>'), (b"quot", b'"'), (b"apos", b'\'')];
+const NAMED: [(&[u8], u8); 32] = [
+    (b"amp", b'&'),
+    (b"lt", b'<'),
+    (b"gt", b'>'),
+    (b"quot", b'"'),
+    (b"apos", b'\''),
+    (b"sol", b'/'),
+    (b"bsol", b'\\'),
+    (b"plus", b'+'),
+    (b"equals", b'='),
+    (b"num", b'#'),
+    (b"dollar", b'$'),
+    (b"percnt", b'%'),
+    (b"excl", b'!'),
+    (b"quest", b'?'),
+    (b"colon", b':'),
+    (b"semi", b';'),
+    (b"comma", b','),
+    (b"period", b'.'),
+    (b"ast", b'*'),
+    (b"midast", b'*'),
+    (b"lpar", b'('),
+    (b"rpar", b')'),
+    (b"lsqb", b'['),
+    (b"rsqb", b']'),
+    (b"lcub", b'{'),
+    (b"rcub", b'}'),
+    (b"lowbar", b'_'),
+    (b"commat", b'@'),
+    (b"verbar", b'|'),
+    (b"grave", b'`'),
+    (b"Hat", b'^'),
+    (b"Tab", b'\t'),
+];
 
 /// How long what stands between `&` and `;` is, with that.
-const LONGEST_ENTITY: usize = 8;
+const LONGEST_ENTITY: usize = 13;
 
 #[cfg(test)]
 mod tests {

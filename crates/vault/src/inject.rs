@@ -40,6 +40,7 @@ struct Secrets {
     armed: Vec<Armed>,
     placeholders: Needles,
     witness: Arc<dyn Witness>,
+    redactor: Redactor,
     /// What was sent.
     sent: Mutex<Sent>,
 }
@@ -95,19 +96,19 @@ pub enum Misuse {
 
 #[derive(Default)]
 struct Sent {
-    values: Vec<SecretValue>,
-    redactor: Option<Redactor>,
     told: Vec<Used>,
 }
 
 impl Injection {
     /// The secrets of a run.
     #[must_use]
-    pub fn new(vault: Arc<Vault>, armed: Vec<Armed>, witness: Arc<dyn Witness>) -> Self {
+    ///
+    /// The redactor knows what the run could have been sent by others; what it sends itself is added.
+    pub fn new(vault: Arc<Vault>, armed: Vec<Armed>, redactor: Redactor, witness: Arc<dyn Witness>) -> Self {
         let text = |one: &Armed| Zeroizing::new(one.placeholder.as_str().as_bytes().to_vec());
         let placeholders = armed.iter().map(|one| Needle::new(text(one), Spelling::Exact));
         let placeholders = Needles::new(placeholders);
-        Self(Arc::new(Secrets { vault, armed, placeholders, witness, sent: Mutex::default() }))
+        Self(Arc::new(Secrets { vault, armed, placeholders, witness, redactor, sent: Mutex::default() }))
     }
 
     /// Whether a secret may go to this host. TLS is terminated for exactly these.
@@ -136,9 +137,10 @@ impl Injection {
 
     /// Takes out of the head of an answer what was sent, and of the body what comes.
     pub fn response(&self, head: &mut response::Parts) -> RedactingStream {
-        let redactor = self.redactor();
-        let named: Vec<HeaderName> =
-            head.headers.keys().filter(|name| redactor.finds(name.as_str().as_bytes())).cloned().collect();
+        let redactor = &self.0.redactor;
+        let tells =
+            |name: &&HeaderName| redactor.finds(name.as_str().as_bytes()) || redactor.finds_made_small(name.as_str());
+        let named: Vec<HeaderName> = head.headers.keys().filter(tells).cloned().collect();
         for name in named {
             head.headers.remove(name);
         }
@@ -154,14 +156,6 @@ impl Injection {
     #[must_use]
     pub fn used(&self) -> Vec<Used> {
         self.0.sent.lock().unwrap_or_else(PoisonError::into_inner).told.clone()
-    }
-
-    /// Takes out whatever this run has sent.
-    #[must_use]
-    pub fn redactor(&self) -> Redactor {
-        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sent { values, redactor, .. } = &mut *sent;
-        redactor.get_or_insert_with(|| Redactor::new(values.iter())).clone()
     }
 }
 
@@ -285,7 +279,7 @@ impl Secrets {
         Held::default().go(&self.placeholders, text, More::NothingComes, |told| {
             match told {
                 Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(number, _) => {
+                Told::Needle(number) => {
                     let Some(one) = self.armed.get(number) else { return Ok(()) };
                     let binding = self.binding(one, &at.position, at.to);
                     let binding = binding.ok_or_else(|| misplaced(one, &(at.place)(), at.to.host))?;
@@ -330,12 +324,8 @@ impl Secrets {
     fn note(&self, lease: Lease, (host, port): (&HostName, u16), position: &Position, binding: u64) {
         let Lease { secret, version, value } = lease;
         let used = Used { secret, version, host: host.clone(), port, position: position.clone(), binding };
+        self.redactor.add(&value);
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        // By what it is: the number of a version that was removed is given again.
-        if sent.values.iter().all(|one| one.expose() != value.expose()) {
-            sent.values.push(value);
-            sent.redactor = None;
-        }
         if !sent.told.contains(&used) {
             sent.told.push(used.clone());
             drop(sent);
@@ -401,7 +391,7 @@ impl RequestBody {
         let done = held.go(&secrets.placeholders, piece, more, |told| {
             match told {
                 Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(number, _) => {
+                Told::Needle(number) => {
                     let (Some(one), Some(fate)) = (secrets.armed.get(number), fates.get_mut(number)) else {
                         return Ok(());
                     };
@@ -409,6 +399,11 @@ impl RequestBody {
                         Fate::Refused(misuse) => return Err(misuse.clone()),
                         Fate::Swapped(spelt) => std::mem::take(spelt),
                         Fate::Bound { form, host, port, binding } => {
+                            // What was bound when the head came may be so no more.
+                            let is_bound = |known: &Binding| secrets.vault.binding(known.id).as_ref() == Some(known);
+                            if !one.bindings.iter().any(|known| known.id == *binding && is_bound(known)) {
+                                return Err(misplaced(one, "in the body", host));
+                            }
                             let lease = secrets.lease(one)?;
                             let spelt = form.spell(&lease.value).ok_or_else(|| unspeakable(one, "such a body"))?;
                             secrets.note(lease, (host, *port), &Position::Body, *binding);

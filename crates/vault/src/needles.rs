@@ -91,6 +91,9 @@ impl Needle {
     fn hex(&self, bytes: &[u8]) -> Reading {
         let mut at = 0;
         for byte in self.text.iter() {
+            if let (1.., Reading::Whole(length)) = (at, escape::line_end(bytes.get(at..).unwrap_or_default())) {
+                at += length;
+            }
             match hex(bytes.get(at..).unwrap_or_default(), *byte) {
                 Reading::Whole(length) => at += length,
                 other => return other,
@@ -238,11 +241,6 @@ impl fmt::Debug for Needles {
 pub(crate) struct Held(Vec<u8>);
 
 impl Held {
-    /// What waits.
-    pub(crate) fn take(&mut self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(std::mem::take(&mut self.0))
-    }
-
     /// Goes through what waited and a piece, and keeps what may still become a needle.
     ///
     /// `pass` is given what is harmless, `hit` what is found.
@@ -269,7 +267,7 @@ impl Held {
                 Hit::Nothing => from = here + 1,
                 Hit::Whole(number, length) => {
                     tell(Told::Harmless(bytes.get(harmless..here).unwrap_or_default()))?;
-                    tell(Told::Needle(number, length))?;
+                    tell(Told::Needle(number))?;
                     from = here + length;
                     harmless = from;
                 }
@@ -294,8 +292,8 @@ impl Drop for Held {
 pub(crate) enum Told<'a> {
     /// No needle is in it.
     Harmless(&'a [u8]),
-    /// This needle, in so many bytes.
-    Needle(usize, usize),
+    /// This needle.
+    Needle(usize),
 }
 
 #[cfg(test)]
@@ -315,7 +313,7 @@ mod tests {
             held.go(needles, piece, more, |told| {
                 match told {
                     Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                    Told::Needle(number, _) => out.extend(format!("[{number}]").bytes()),
+                    Told::Needle(number) => out.extend(format!("[{number}]").bytes()),
                 }
                 Ok::<_, ()>(())
             })

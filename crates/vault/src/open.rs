@@ -89,6 +89,7 @@ impl Vault {
                         files::sync_directory(&ground.directory)
                     };
                     place().map_err(|error| io_error(&paths.next, error))?;
+                    forget_others(&ground, &contents);
                     return Ok(Opened { vault: Arc::new(Self::new(ground, contents)), is_news: false });
                 }
             },
@@ -106,7 +107,17 @@ impl Vault {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&paths.next, error)),
             _ => {}
         }
+        forget_others(&ground, &contents);
         Ok(Opened { vault: Arc::new(Self::new(ground, contents)), is_news: chosen.is_news })
+    }
+}
+
+/// Forgets the key before this one and the one behind it, which a crash in the middle of a change of the key has left.
+fn forget_others(ground: &Ground, contents: &Contents) {
+    let Header { vault, key, .. } = &contents.header;
+    for number in [key.checked_sub(1).filter(|before| *before > 0), key.checked_add(1)].into_iter().flatten() {
+        // One that cannot be forgotten opens nothing that is there.
+        let _ = ground.backend.delete(&BlobName::of_key(vault, number));
     }
 }
 

@@ -1,41 +1,120 @@
 //! Takes the values of secrets out of what comes back: as they are, and as servers and tools usually encode them.
 //!
 //! Guarantees: a value, or its form in base 64 at any offset or in hexadecimal digits, each with any of its bytes spelt as URLs, JSON or HTML
-//! spell them, is replaced by as many asterisks, so that no length changes; also where it is split over pieces. What is not like one of these passes.
+//! spell them, is replaced by as many asterisks, so that no length changes; also where it is split over pieces. What is kept back of a text
+//! that comes in pieces, and what is taken out where it is cut off, depends on the text, and on the lengths of values and on which bytes
+//! beyond visible ASCII they have, and on nothing else: otherwise whoever writes the text could guess a value letter by letter.
 //! Does not: undo compression or encryption, or find a value of fewer than [`SHORTEST`] bytes, of which every text would be full.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD, prelude::BASE64_URL_SAFE_NO_PAD};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
-    needles::{Held, More, Needle, Needles, Spelling, Told},
+    needles::{Hit, More, Needle, Needles, Spelling},
     value::SecretValue,
 };
 
-/// The values that are taken out.
+/// The values that are taken out. All clones of it, and all streams of them, take out what is added to one.
 #[derive(Debug, Clone)]
-pub struct Redactor(Arc<Needles>);
+pub struct Redactor(Arc<RwLock<Arc<Sought>>>);
+
+/// What is looked for.
+#[derive(Debug)]
+struct Sought {
+    values: Vec<Zeroizing<Vec<u8>>>,
+    needles: Needles,
+    /// No form of a value is longer than this.
+    longest: usize,
+    /// Which bytes beyond visible ASCII are in a value.
+    beyond: Vec<bool>,
+}
+
+impl Sought {
+    fn new(values: Vec<Zeroizing<Vec<u8>>>) -> Self {
+        let long = || values.iter().filter(|value| value.len() >= SHORTEST);
+        let mut beyond = vec![false; 256];
+        for byte in long().flat_map(|value| value.iter()) {
+            if let Some(place) = beyond.get_mut(usize::from(*byte)) {
+                *place = true;
+            }
+        }
+        let longest = long().map(|value| value.len()).max().unwrap_or_default();
+        // A letter of base 64 holds six bits, and each may be spelt.
+        let longest = (longest.saturating_mul(4) / 3).saturating_add(4).saturating_mul(LONGEST_SPELT);
+        let needles = Needles::new(long().flat_map(|value| forms(value)));
+        Self { needles, longest, beyond, values }
+    }
+
+    fn is_in(&self, value: &[u8]) -> bool {
+        self.values.iter().any(|one| one.as_slice() == value)
+    }
+
+    /// Whether no form of a value goes on over this byte of a text.
+    fn separates(&self, bytes: &[u8], at: usize) -> bool {
+        match bytes.get(at).copied().unwrap_or(b' ') {
+            0x21..=0x7e => false,
+            own if self.beyond.get(usize::from(own)).copied().unwrap_or(true) => false,
+            b'\r' | b'\n' => !ends_a_full_line(bytes.get(..at).unwrap_or_default()),
+            _ => true,
+        }
+    }
+
+    /// How much of a text can be told, of which more may come.
+    fn settled(&self, bytes: &[u8]) -> usize {
+        let floor = bytes.len().saturating_sub(self.longest);
+        let end = (floor..bytes.len()).rev().find(|at| self.separates(bytes, *at));
+        end.map_or(floor, |at| at + 1)
+    }
+}
+
+/// Whether a line ends here as those of base 64 and hexadecimal digits do: behind many letters.
+fn ends_a_full_line(before: &[u8]) -> bool {
+    let before = before.strip_suffix(b"\r").unwrap_or(before);
+    let line = before.get(before.len().saturating_sub(SHORTEST_LINE)..).unwrap_or_default();
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
+    line.len() == SHORTEST_LINE && line.iter().all(is_letter)
+}
 
 impl Redactor {
     /// Takes out these values.
     #[must_use]
     pub fn new<'a>(values: impl IntoIterator<Item = &'a SecretValue>) -> Self {
-        let long = values.into_iter().map(SecretValue::expose).filter(|value| value.len() >= SHORTEST);
-        Self(Arc::new(Needles::new(long.flat_map(forms))))
+        let values = values.into_iter().map(|value| Zeroizing::new(value.expose().to_vec())).collect();
+        Self(Arc::new(RwLock::new(Arc::new(Sought::new(values)))))
+    }
+
+    /// Takes out this one from now on, too.
+    pub fn add(&self, value: &SecretValue) {
+        if self.sought().is_in(value.expose()) {
+            return;
+        }
+        let mut sought = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut values = sought.values.clone();
+        values.push(Zeroizing::new(value.expose().to_vec()));
+        *sought = Arc::new(Sought::new(values));
     }
 
     /// Whether there is nothing that it would take out.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.sought().needles.is_empty()
     }
 
     /// Whether something of it is in there.
     #[must_use]
     pub fn finds(&self, bytes: &[u8]) -> bool {
-        self.0.find(bytes).is_some()
+        self.sought().needles.find(bytes).is_some()
+    }
+
+    /// Whether a value is in there with all its letters made small, as names of headers are.
+    #[must_use]
+    pub fn finds_made_small(&self, name: &str) -> bool {
+        let small = |value: &Zeroizing<Vec<u8>>| Zeroizing::new(value.to_ascii_lowercase());
+        let sought = self.sought();
+        let mut long = sought.values.iter().filter(|value| value.len() >= SHORTEST).map(small);
+        long.any(|value| name.as_bytes().windows(value.len()).any(|window| window == value.as_slice()))
     }
 
     /// A whole text without the values.
@@ -43,8 +122,18 @@ impl Redactor {
     pub fn redact(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
         let mut stream = self.stream();
-        stream.push(bytes, &mut out);
+        stream.take_in(bytes);
         stream.finish(&mut out);
+        out
+    }
+
+    /// A whole text that was cut off at its end, without the values.
+    #[must_use]
+    pub fn redact_cut(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut stream = self.stream();
+        stream.take_in(bytes);
+        stream.finish_cut(&mut out);
         out
     }
 
@@ -58,46 +147,97 @@ impl Redactor {
     /// For a text that comes in pieces.
     #[must_use]
     pub fn stream(&self) -> RedactingStream {
-        RedactingStream { needles: Arc::clone(&self.0), held: Held::default() }
+        RedactingStream { redactor: self.clone(), held: Vec::new(), masked: 0 }
+    }
+
+    fn sought(&self) -> Arc<Sought> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A text that comes in pieces, from which values are taken out.
 pub struct RedactingStream {
-    needles: Arc<Needles>,
-    held: Held,
+    redactor: Redactor,
+    /// What may be the beginning of something.
+    held: Vec<u8>,
+    /// How much of that is the end of a value that has begun before.
+    masked: usize,
 }
 
 impl RedactingStream {
-    /// Takes a piece, and gives what is known to be harmless.
+    /// Takes a piece, and gives what can be told.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
-        self.go(piece, More::MayCome, out);
+        let sought = self.redactor.sought();
+        if sought.needles.is_empty() && self.held.is_empty() {
+            return out.extend_from_slice(piece);
+        }
+        self.take_in(piece);
+        let settled = sought.settled(&self.held);
+        self.give(&sought, settled, out);
     }
 
     /// Gives the rest.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.go(&[], More::NothingComes, out);
+        let sought = self.redactor.sought();
+        self.give(&sought, self.held.len(), out);
     }
 
-    /// Gives the rest of a text that was cut off here: what may be the beginning of a value is taken for one.
+    /// Gives the rest of a text that was cut off here: whatever could be the beginning of any value is taken for one.
     pub fn finish_cut(&mut self, out: &mut Vec<u8>) {
-        let rest = self.held.take();
-        out.resize(out.len() + rest.len(), b'*');
+        let sought = self.redactor.sought();
+        if !sought.needles.is_empty() {
+            let settled = sought.settled(&self.held);
+            self.give(&sought, settled, out);
+            self.masked = self.held.len();
+        }
+        self.give(&sought, self.held.len(), out);
     }
 
-    fn go(&mut self, piece: &[u8], more: More, out: &mut Vec<u8>) {
-        let Self { needles, held } = self;
-        let done: Result<(), std::convert::Infallible> = held.go(needles, piece, more, |told| {
-            match told {
-                Told::Harmless(bytes) => out.extend_from_slice(bytes),
-                Told::Needle(_, length) => out.resize(out.len() + length, b'*'),
+    fn take_in(&mut self, piece: &[u8]) {
+        // Not by growing in place: what would be left behind is not wiped.
+        let mut joined = Vec::with_capacity(self.held.len() + piece.len());
+        joined.extend_from_slice(&self.held);
+        joined.extend_from_slice(piece);
+        self.held.zeroize();
+        self.held = joined;
+    }
+
+    /// Gives so much of what is held, without the values that begin in there.
+    fn give(&mut self, sought: &Sought, settled: usize, out: &mut Vec<u8>) {
+        let begins = out.len();
+        let mut masked = self.masked;
+        let mut told = 0;
+        let mut tell = |until: usize, masked: usize, out: &mut Vec<u8>| {
+            let hidden = masked.clamp(told, until);
+            out.resize(out.len() + (hidden - told), b'*');
+            out.extend_from_slice(self.held.get(hidden..until).unwrap_or_default());
+            told = until;
+        };
+        let mut from = 0;
+        while let Some(at) = self.held.get(from..).and_then(|rest| sought.needles.candidate(rest)) {
+            let here = from + at;
+            if here >= settled {
+                break;
             }
-            Ok(())
-        });
-        match done {
-            Ok(()) => {}
-            Err(never) => match never {},
+            let rest = self.held.get(here..).unwrap_or_default();
+            if let Hit::Whole(_, length) = sought.needles.at(rest, More::NothingComes) {
+                tell(here, masked, out);
+                masked = masked.max(here + length);
+            }
+            from = here + 1;
         }
+        tell(settled, masked, out);
+        debug_assert_eq!(out.len() - begins, settled);
+        self.masked = masked.saturating_sub(settled);
+        let rest = self.held.get(settled..).unwrap_or_default().to_vec();
+        self.held.zeroize();
+        self.held = rest;
+    }
+}
+
+impl Drop for RedactingStream {
+    fn drop(&mut self) {
+        self.held.zeroize();
     }
 }
 
@@ -159,6 +299,12 @@ fn in_base64(value: &[u8], offset: usize, encode: impl Fn(&[u8]) -> String) -> V
     let last = padded.len() * 8 / 6;
     text.get(first..last).unwrap_or_default().to_vec()
 }
+
+/// How many bytes a byte takes at most as it is spelt, and what may end a line behind it.
+const LONGEST_SPELT: usize = 18;
+
+/// How many letters a line of base 64 or of hexadecimal digits has at least where it is broken: 60, 64, 70 and 76 are usual.
+const SHORTEST_LINE: usize = 60;
 
 /// How many bytes a value has at least to be looked for.
 pub const SHORTEST: usize = 4;
@@ -255,9 +401,82 @@ mod tests {
         stream.push(b"a hunter22 and a hunter", &mut out);
         stream.finish_cut(&mut out);
         assert_eq!(out, b"a ******** and a ******");
+        // And so is whatever else is there, so that nobody learns by it which one is the beginning.
+        assert_eq!(redactor("hunter22").redact_cut(b"a hunter22 and a tiger!"), b"a ******** and a ******");
+    }
+
+    #[test]
+    fn whole_lines_and_words_pass_at_once() {
+        let (mut stream, mut out) = (redactor("hunter22").stream(), Vec::new());
+        let mut push = |piece: &[u8]| {
+            stream.push(piece, &mut out);
+            String::from_utf8(std::mem::take(&mut out)).unwrap()
+        };
+        assert_eq!(push(b"event: tick\n\n"), "event: tick\n\n");
+        assert_eq!(push(b"compiling one v1.0\n"), "compiling one v1.0\n");
+        assert_eq!(push(b"half a wo"), "half a ");
+        assert_eq!(push(b"rd\n"), "word\n");
+        assert_eq!(push(b"a hunt"), "a ");
+        assert_eq!(push(b"er22\n"), "********\n");
+    }
+
+    #[test]
+    fn a_value_that_is_added_is_gone_from_streams_that_have_begun() {
+        let redactor = redactor("hunter22");
+        let (mut stream, mut out) = (redactor.stream(), Vec::new());
+        stream.push(b"a tig", &mut out);
+        redactor.add(&SecretValue::new(b"tiger-33".to_vec()).unwrap());
+        stream.push(b"er-33 and a hunter22", &mut out);
+        stream.finish(&mut out);
+        assert_eq!(out, b"a ******** and a ********");
+        assert!(redactor.finds_made_small("x-tiger-33") && !redactor.finds_made_small("x-tiger"));
+    }
+
+    #[test]
+    fn a_value_is_gone_wherever_one_piece_ends_and_the_next_begins() {
+        for text in
+            [format!("a {VALUE} b"), BASE64_STANDARD.encode(format!("{}{VALUE}{}", "x".repeat(80), "y".repeat(80)))]
+        {
+            let lined = text.as_bytes().chunks(76).collect::<Vec<_>>().join(&b'\n');
+            let whole = redactor(VALUE).redact(&lined);
+            assert!(whole.windows(5).any(|window| window == b"*****"), "{text}");
+            for size in 1..lined.len() {
+                let (mut stream, mut out) = (redactor(VALUE).stream(), Vec::new());
+                lined.chunks(size).for_each(|piece| stream.push(piece, &mut out));
+                stream.finish(&mut out);
+                assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole), "{size}");
+            }
+        }
+    }
+
+    /// What comes out after each piece, and what is left when the text is cut off there.
+    fn told(value: &str, pieces: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let mut stream = redactor(value).stream();
+        let mut told: Vec<Vec<u8>> = Vec::new();
+        for piece in pieces {
+            let mut out = Vec::new();
+            stream.push(piece, &mut out);
+            told.push(out);
+        }
+        let mut out = Vec::new();
+        stream.finish_cut(&mut out);
+        told.push(out);
+        told
     }
 
     proptest! {
+        /// Two values of one length cannot be told apart by a text that has neither, however it comes and wherever it ends.
+        #[test]
+        fn a_beginning_of_a_value_is_treated_like_anything_else(
+            guess in 1_usize..12, pieces in proptest::collection::vec("[ab/ \n]{0,9}", 0..6), place in 0_usize..6
+        ) {
+            let (right, wrong) = ("s3cr3t-K3y-0123", "x9y8z7-W6v-5432");
+            let mut pieces: Vec<Vec<u8>> = pieces.into_iter().map(String::into_bytes).collect();
+            let guess = right.as_bytes()[..guess].to_vec();
+            pieces.insert(place.min(pieces.len()), guess);
+            prop_assert_eq!(told(right, &pieces), told(wrong, &pieces));
+        }
+
         /// Whatever is spelt in whichever way, also a value that looks as if it were spelt already.
         #[test]
         fn a_value_is_gone_whichever_of_its_bytes_are_spelt(

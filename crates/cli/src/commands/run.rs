@@ -164,7 +164,9 @@ fn pairs<'a>(flag: &str, given: &'a [String]) -> Result<BTreeMap<&'a str, &'a st
                 unusable(flag, &format!("what stands behind `{}=` cannot name one; {}", visible(name), error.advice()))
             })?;
         }
-        pairs.insert(name, value);
+        if pairs.insert(name, value).is_some() && flag != "--env" {
+            return Err(unusable(flag, &format!("`{}` stands twice", visible(name))));
+        }
     }
     Ok(pairs)
 }

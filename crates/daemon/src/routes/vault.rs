@@ -160,7 +160,7 @@ async fn told(app: &App, caller: &Caller) -> VaultStatus {
         VaultState::Closed(closed) => VaultStatus {
             state: if closed.is_locked { Told::Locked } else { Told::Closed },
             backend: closed.backend.map(|backend| backend.to_string()),
-            is_new: app.vault.is_new().await,
+            is_new: app.vault.is_new(&app.gate).await,
             message: Some(closed.message.clone()),
             help: Some(closed.advice.clone()),
             generation: None,

@@ -115,6 +115,16 @@ impl Tool for HttpFetch {
             return Err(IntendError::NoBody(method));
         }
         let (host, port) = (url.host().clone(), url.port());
+        let spelt = url.to_string();
+        for SecretUse { name, .. } in &secrets {
+            let named = format!("{{{{{name}}}}}");
+            let in_body =
+                body.as_ref().is_some_and(|body| body.windows(named.len()).any(|part| part == named.as_bytes()));
+            let in_headers = headers.iter().any(|(_, value)| value.contains(&named));
+            if !in_body && !in_headers && !spelt.contains(&named) && !spelt.contains(&format!("%7B%7B{name}%7D%7D")) {
+                return Err(IntendError::SecretNowhere(name.clone()));
+            }
+        }
         Ok(Intent {
             touches: std::iter::once(Touch::Connect(host.clone(), port))
                 .chain(secrets.iter().map(SecretUse::touch))

@@ -86,6 +86,11 @@ words! {
 }
 
 impl EgressRefusalKind {
+    /// Whether there was a connection, and a request on it was refused.
+    pub(crate) const fn is_about_a_request(self) -> bool {
+        matches!(self, Self::SecretMisplaced | Self::SecretUnavailable | Self::CannotBeRead)
+    }
+
     /// What to do about it.
     #[must_use]
     pub const fn advice(self) -> &'static str {
@@ -103,7 +108,9 @@ impl EgressRefusalKind {
             Self::OwnListener => "nothing reaches the daemon's own listeners from inside; use the tools instead",
             Self::Unresolvable => "check the spelling of the host and the name service of the machine",
             Self::Unreachable => "check that the host is up and takes connections on this port",
-            Self::NoTls => "use TLS, or give the host's rule `tls = \"any\"`",
+            Self::NoTls => {
+                "use TLS; the rule of a host to which no secret of the call is bound may say `tls = \"any\"`"
+            }
             Self::BrokenHello => "let the client send one TLS hello, whole and in time, that says everything once",
             Self::NoServerName => "let the client send the server's name, or give the host's rule `tls = \"any\"`",
             Self::WrongServerName => "let the client name the server that it connects to",
@@ -118,7 +125,9 @@ impl EgressRefusalKind {
                 "check the name; a private authority is added with `trust` under [egress] in the configuration"
             }
             Self::SecretMisplaced => "send the placeholder only where the secret's bindings let it go",
-            Self::SecretUnavailable => "ask whoever keeps the secret to renew it or to let this run use it",
+            Self::SecretUnavailable => {
+                "ask whoever keeps the secret to put a value that can be sent there; docs/vault.md says what can"
+            }
             Self::CannotBeRead => "send and ask for what is neither compressed nor longer than can be looked through",
         }
     }

@@ -67,7 +67,7 @@ fn bench(value: &str, positions: &[&str], paths: &[&str]) -> Bench {
     let placeholder = Placeholder::generate(&SystemEntropy).unwrap();
     let armed = vec![Armed { secret: secret(), placeholder: placeholder.clone(), bindings }];
     let witness = Arc::<Heard>::clone(&heard);
-    let injection = Injection::new(Arc::clone(&vault), armed, witness);
+    let injection = Injection::new(Arc::clone(&vault), armed, Redactor::new([]), witness);
     Bench { _directory: directory, vault, heard, injection, placeholder: placeholder.to_string() }
 }
 

@@ -41,10 +41,9 @@ async fn confirm(status: &VaultStatus, terminal: &Terminal) -> Result<(), Failur
     if let Some(message) = &status.message {
         keyboard.show(&shown(message));
     }
-    let warning =
-        "! an older copy brings back secrets and bindings that were taken away since, and loses what was added";
+    let warning = "! an older copy brings back secrets and bindings that were taken away since, and loses what was added; where there is no file, a new and empty vault is made";
     keyboard.show(&terminal.paint_err(WAIT, warning));
-    keyboard.prompt("use the file that is there? Type `adopt`: ");
+    keyboard.prompt("go on with what is there? Type `adopt`: ");
     match keyboard.line().await {
         Some(line) if line.trim() == "adopt" => Ok(()),
         _ => Err(unsure("it was not confirmed")),

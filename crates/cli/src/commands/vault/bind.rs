@@ -19,7 +19,7 @@ pub(crate) struct BindArgs {
     #[arg(value_parser = secret)]
     name: SecretRef,
     /// The host that it may go to, always by TLS.
-    #[arg(long)]
+    #[arg(long, value_parser = host)]
     host: HostName,
     /// The port of the host. Without it, 443.
     #[arg(long)]
@@ -76,6 +76,23 @@ pub(super) async fn run(args: &BindArgs, daemon: &Client, terminal: &Terminal) -
         ));
     }
     Ok(Exit::Ok)
+}
+
+/// A host as a person writes it, and what to write instead.
+fn host(text: &str) -> Result<HostName, String> {
+    if text.contains("://") || text.contains('/') {
+        return Err("name the host alone, not a URL; --path says where on it".to_owned());
+    }
+    if text.starts_with('*') {
+        return Err("a binding is for one host by its whole name".to_owned());
+    }
+    match (HostName::parse(text), text.rsplit_once(':')) {
+        (Ok(host), _) => Ok(host),
+        (Err(_), Some((name, port))) if port.parse::<u16>().is_ok() => {
+            Err(format!("say the port on its own: --host {} --port {port}", visible(name)))
+        }
+        (Err(error), _) => Err(error.to_string()),
+    }
 }
 
 const EXAMPLES: &str = "\

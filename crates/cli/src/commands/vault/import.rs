@@ -20,7 +20,7 @@ use crate::{
     Outcome,
     exit::Exit,
     failure::Failure,
-    terminal::{GOOD, Terminal},
+    terminal::{GOOD, Terminal, shown},
 };
 
 #[derive(Args)]
@@ -64,6 +64,17 @@ pub(super) async fn run(args: &ImportArgs, daemon: &Client, terminal: &Terminal)
     // What is no backup is told here, where nothing was sent yet.
     let backup = Backup::read(&document).map_err(|error| unusable(&error))?;
     drop(document);
+    // SECURITY: whoever has the public key can write a backup. It must not lead secrets elsewhere that it does not hold.
+    if let Some(terms) =
+        backup.bindings.iter().find(|terms| backup.secrets.iter().all(|new| new.secret != terms.secret))
+    {
+        let cause = format!("it binds {} and does not hold it", terms.secret);
+        let help = "a backup holds every secret that it binds; this one was not written by `palyra vault export`";
+        return Err(Failure::new(Exit::Failure, "bad_backup", "nothing was brought back", cause, help));
+    }
+    for terms in &backup.bindings {
+        terminal.talk(format!("{} may go {}", visible(&terms.secret.to_string()), shown(&terms.words())));
+    }
     let mut imported = ImportedVault { secrets: Vec::new(), bindings: 0, left_out: 0 };
     for portion in backup.portions(PORTION).map_err(|error| unusable(&error))? {
         let one = daemon.import_vault(portion).await?;

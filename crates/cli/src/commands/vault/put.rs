@@ -9,7 +9,7 @@ use palyra_types::{Clock, SecretRef, Timestamp, clock::SystemClock, visible::vis
 
 use super::{
     secret,
-    value::{Value, ValueArgs},
+    value::{Value, ValueArgs, on_the_command_line},
 };
 use crate::{
     Outcome,
@@ -23,8 +23,7 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PutArgs {
     /// What to call it: NAME, which is global, or SCOPE/NAME, such as workspace:shop/github.
-    #[arg(value_parser = secret)]
-    name: SecretRef,
+    name: String,
     #[command(flatten)]
     value: ValueArgs,
     #[command(flatten)]
@@ -55,13 +54,26 @@ impl Terms {
 impl PutArgs {
     /// Refuses what makes no sense before anybody is asked anything.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.value.check()
+        self.value.check()?;
+        // SECURITY: whoever writes NAME=VALUE has written a value, which is repeated nowhere.
+        if self.name.contains('=') {
+            return Err(on_the_command_line());
+        }
+        self.secret().map(drop)
+    }
+
+    fn secret(&self) -> Result<SecretRef, Failure> {
+        secret(&self.name).map_err(|error| {
+            let what = format!("`{}` cannot name a secret", visible(&self.name));
+            Failure::new(Exit::Usage, "usage", what, error.to_string(), error.advice())
+        })
     }
 }
 
 pub(super) async fn run(args: &PutArgs, daemon: &Client, terminal: &Terminal) -> Outcome {
-    let value = args.value.read(&args.name.to_string()).await?;
-    put(&args.name, value, &args.terms, daemon, terminal).await
+    let name = args.secret()?;
+    let value = args.value.read(&name.to_string()).await?;
+    put(&name, value, &args.terms, daemon, terminal).await
 }
 
 /// Puts a value, and tells which version it is.
@@ -72,7 +84,7 @@ pub(super) async fn put(
     daemon: &Client,
     terminal: &Terminal,
 ) -> Outcome {
-    let ends_a_line = value.ends_a_line();
+    let unsendable = value.is_unsendable();
     let (value, encoding) = value.spelt();
     let put = PutSecret {
         value,
@@ -88,8 +100,9 @@ pub(super) async fn put(
     }
     let name = visible(&secret.to_string());
     terminal.out(format!("{} {name}, version {version}", terminal.paint(GOOD, "✔ kept")));
-    if ends_a_line {
-        terminal.talk(terminal.paint_err(WAIT, "! its last byte is a line feed, which no header can hold"));
+    if let Some(why) = unsendable {
+        terminal
+            .talk(terminal.paint_err(WAIT, &format!("! {why}: it can be handed over, not sent unseen in a header")));
     }
     if version == 1 {
         terminal.talk(format!("it may go nowhere yet: `palyra vault bind {name} --host HOST` says where"));

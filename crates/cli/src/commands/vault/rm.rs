@@ -12,7 +12,9 @@ use crate::{
     terminal::{GOOD, Terminal},
 };
 
+// `--version` is a version of the secret here.
 #[derive(Args)]
+#[command(disable_version_flag = true)]
 pub(crate) struct RmArgs {
     /// The secret: NAME, which is global, or SCOPE/NAME.
     #[arg(value_parser = secret)]

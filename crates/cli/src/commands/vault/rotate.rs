@@ -42,7 +42,10 @@ pub(super) async fn run(args: &RotateArgs, daemon: &Client, terminal: &Terminal)
         let status = daemon.rotate_vault().await?;
         match terminal.json {
             true => terminal.document("vault.status", &status),
-            false => words::tell(&status, terminal),
+            false => {
+                words::tell(&status, terminal);
+                terminal.talk("everything is sealed under a new key; what sealed it before is forgotten");
+            }
         }
         return Ok(Exit::Ok);
     };

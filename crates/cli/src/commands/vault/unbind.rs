@@ -12,6 +12,7 @@ use crate::{
 #[derive(Args)]
 pub(crate) struct UnbindArgs {
     /// The binding: its number, as `palyra vault show` tells it.
+    #[arg(value_parser = number)]
     id: u64,
 }
 
@@ -22,4 +23,8 @@ pub(super) async fn run(args: &UnbindArgs, daemon: &Client, terminal: &Terminal)
         false => terminal.out(format!("{} binding {}", terminal.paint(GOOD, "✔ removed"), args.id)),
     }
     Ok(Exit::Ok)
+}
+
+fn number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "a binding is known by its number, as `palyra vault show NAME` tells it")
 }

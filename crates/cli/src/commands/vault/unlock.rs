@@ -1,6 +1,9 @@
 //! `palyra vault unlock`: opens the vault.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
 
 use clap::Args;
 use palyra_api::vault::{UnlockVault, VaultState, VaultStatus};
@@ -41,7 +44,11 @@ impl PassphraseArgs {
             return Ok(None);
         }
         let prompt = if status.is_new { "passphrase for the new vault" } else { "passphrase of the vault" };
-        passphrase(self.passphrase_file.as_deref(), (prompt, status.is_new)).await.map(Some)
+        match passphrase(self.passphrase_file.as_deref(), (prompt, status.is_new)).await {
+            // Nobody says one, and the daemon may have a file to read it from.
+            Err(failure) if failure.code == "no_passphrase" && !io::stdin().is_terminal() => Ok(None),
+            given => given.map(Some),
+        }
     }
 }
 
@@ -50,6 +57,9 @@ pub(super) fn tell(status: &VaultStatus, terminal: &Terminal) -> Outcome {
     match terminal.json {
         true => terminal.document("vault.status", status),
         false => words::tell(status, terminal),
+    }
+    if (status.generation, status.secrets) == (Some(1), Some(0)) {
+        terminal.talk("it is a new and empty vault");
     }
     // A keyring may still be asking its user.
     Ok(if status.state == VaultState::Open { Exit::Ok } else { Exit::Failure })

@@ -10,6 +10,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use palyra_api::vault::Encoding;
+use palyra_vault::inject::{LONGEST_UNSEEN, SHORTEST_UNSEEN};
 use zeroize::Zeroizing;
 
 use crate::{exit::Exit, failure::Failure, keyboard::Keyboard};
@@ -37,14 +38,7 @@ impl ValueArgs {
         if self.value.is_none() && self.rest.is_empty() {
             return Ok(());
         }
-        Err(Failure::new(
-            Exit::Usage,
-            "value_in_arguments",
-            "a value is not taken from the command line",
-            "every program of this machine can see it there, and the shell keeps it in its history",
-            "leave it out and type it when asked, send it by standard input, or name a file with --file; and change \
-             the value that was typed, which others may know now",
-        ))
+        Err(on_the_command_line())
     }
 
     /// Whether it is said where the value comes from.
@@ -70,6 +64,18 @@ impl ValueArgs {
     }
 }
 
+/// A value that was typed where it must not be.
+pub(super) fn on_the_command_line() -> Failure {
+    Failure::new(
+        Exit::Usage,
+        "value_in_arguments",
+        "a value is not taken from the command line",
+        "every program of this machine can see it there, and the shell keeps it in its history",
+        "leave it out and type it when asked, send it by standard input, or name a file with --file; and change \
+         the value that was typed, which others may know now",
+    )
+}
+
 /// A value that was read.
 pub(super) struct Value(Zeroizing<Vec<u8>>);
 
@@ -82,9 +88,17 @@ impl Value {
         }
     }
 
-    /// Whether its last byte ends a line, which no header can hold.
-    pub(super) fn ends_a_line(&self) -> bool {
-        self.0.ends_with(b"\n")
+    /// Why it cannot be sent unseen, if it cannot.
+    pub(super) fn is_unsendable(&self) -> Option<String> {
+        match self.0.len() {
+            length if length < SHORTEST_UNSEEN => Some(format!("it has fewer than {SHORTEST_UNSEEN} bytes")),
+            length if length > LONGEST_UNSEEN => Some(format!("it has more than {LONGEST_UNSEEN} bytes")),
+            _ if self.0.ends_with(b"\n") => Some("its last byte is a line feed, which no header can hold".to_owned()),
+            _ if self.0.iter().any(|byte| matches!(byte, 0..=31 | 127) && *byte != b'\t') => {
+                Some("it has control characters, which no header can hold".to_owned())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -120,8 +134,10 @@ pub(super) async fn passphrase(
 async fn prompted(name: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let none = || unusable("there is no terminal to ask at", "send it by standard input, or name a file with --file");
     let mut keyboard = Keyboard::open().ok_or_else(none)?;
-    let first = keyboard.secret(&format!("value of {name}: ")).await.map(Zeroizing::new).ok_or_else(none)?;
-    let again = keyboard.secret("once more: ").await.map(Zeroizing::new).ok_or_else(none)?;
+    let stopped =
+        || Failure::new(Exit::Interrupted, "interrupted", "nothing was put", "nothing was typed", "try again");
+    let first = keyboard.secret(&format!("value of {name}: ")).await.map(Zeroizing::new).ok_or_else(stopped)?;
+    let again = keyboard.secret("once more: ").await.map(Zeroizing::new).ok_or_else(stopped)?;
     if first != again {
         return Err(unusable("the two differ", "type the same one twice"));
     }

@@ -261,8 +261,10 @@ fn intercepted(
 
 /// Whether a body can be looked through.
 fn readable(headers: &HeaderMap, host: &HostName) -> Result<(), EgressRefusal> {
-    let is_plain = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
-    match headers.get_all(header::CONTENT_ENCODING).iter().all(is_plain) {
+    let plain = |one: &[u8]| matches!(one.trim_ascii().to_ascii_lowercase().as_slice(), b"" | b"identity" | b"chunked");
+    let is_plain = |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b',').all(plain);
+    let of = |name| headers.get_all(name).iter();
+    match of(header::CONTENT_ENCODING).chain(of(header::TRANSFER_ENCODING)).all(is_plain) {
         true => Ok(()),
         false => {
             let detail = format!("`{host}` answers with an encoded body, which cannot be looked through");
