@@ -115,6 +115,8 @@ impl Site {
         let serving = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
+                // Head and body are two writes, of which the second would wait for the other side otherwise.
+                let _ = stream.set_nodelay(true);
                 let (acceptor, state) = (acceptor.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {

@@ -66,13 +66,15 @@ export class Card {
     this.message.addEventListener('keydown', (event) => event.key === 'Enter' && (event.ctrlKey || event.metaKey) && !this.locked() && denyTelling());
     this.actions = element('div', { class: 'answers', role: 'group', 'aria-label': 'Answers' },
       button('Approve once', 'approve', this.once, 'a'),
-      button('Approve for this session', 'approve-session', this.forSession, 'r'),
-      element('span', { class: 'timebox' }, button('Approve for', 'approve-minutes', forMinutes), this.minutes, ' minutes'),
+      ...(approval.plan.only_once ? [] : [
+        button('Approve for this session', 'approve-session', this.forSession, 'r'),
+        element('span', { class: 'timebox' }, button('Approve for', 'approve-minutes', forMinutes), this.minutes, ' minutes')]),
       button('Deny', 'deny', this.deny, 'd'),
       button('Deny with a message…', 'tell', () => this.openMessage(), 'Shift+D'));
     this.footer = element('div', { class: 'foot' },
       element('p', {}, 'Answer within ', this.clock, `; then it has ${duration(approval.valid_for_seconds * 1000)} to start. `,
-        element('span', { class: 'quiet' }, 'The wider answers cover exactly these arguments, from this agent, in this session.')),
+        element('span', { class: 'quiet' }, approval.plan.only_once ? 'It is given the value of a secret, so a yes counts for this call alone.'
+          : 'The wider answers cover exactly these arguments, from this agent, in this session.')),
       this.actions, this.telling, this.unlocking,
       element('p', { class: 'quiet cli' }, 'The same on the command line: ', element('code', {}, `palyra approvals approve ${approval.id}`)));
     this.head = element('div', { class: 'head' }, this.title, risk(approval.risk.level));

@@ -17,7 +17,7 @@ const SILENCE_MS = 35_000;
  * @typedef {{ id: string, location: string, why?: string }} PolicyRef
  * @typedef {{ program: string, leads_to?: string, args: string[], cwd: string, environment: Record<string, string>,
  *   stdin_sha256?: string, scripts: string[] }} Command
- * @typedef {{ tier?: string, egress?: string, writes: string, hosts: string[], secrets: string[], wall_ms: number }} Containment
+ * @typedef {{ tier?: string, egress?: string, writes: string, hosts: string[], only_once?: boolean, secrets: string[], wall_ms: number }} Containment
  * @typedef {'pending' | 'approved' | 'consumed' | 'denied' | 'expired' | 'cancelled'} ApprovalState
  * @typedef {{ id: string, state: ApprovalState, by?: string, covers?: string, message?: string, cause?: string, at: string,
  *   valid_until?: string }} Answered

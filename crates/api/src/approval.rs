@@ -134,6 +134,9 @@ pub struct Containment {
     pub writes: String,
     /// The hosts that it names.
     pub hosts: Vec<String>,
+    /// Whether a yes counts for this call alone, because it is given the value of a secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_once: bool,
     /// The secrets that it uses: each by name, and how it is handed over and where it may go, in words.
     pub secrets: Vec<String>,
     /// How long it may run, in milliseconds.

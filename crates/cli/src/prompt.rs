@@ -50,6 +50,8 @@ pub(crate) enum Before {
 /// A question on the terminal, and how far its answer is.
 pub(crate) struct Prompt {
     step: Step,
+    /// Whether a yes counts for this call alone.
+    only_once: bool,
     /// Until when nothing that is typed counts.
     deaf_until: Option<Instant>,
 }
@@ -80,7 +82,7 @@ impl Prompt {
                 Some(Instant::now() + TIME_TO_LOOK)
             }
         };
-        let prompt = Self { step: Step::Key, deaf_until };
+        let prompt = Self { step: Step::Key, only_once: approval.plan.only_once, deaf_until };
         prompt.again(keyboard);
         prompt
     }
@@ -115,6 +117,7 @@ impl Prompt {
             return;
         }
         keyboard.prompt(match self.step {
+            Step::Key if self.only_once => KEYS_ONCE,
             Step::Key => KEYS,
             Step::Minutes => "  for how many minutes? ",
             Step::Message => "  what to tell the agent: ",
@@ -125,6 +128,7 @@ impl Prompt {
         let text = line.trim();
         match (self.step, text) {
             (Step::Key, "a") => Some(Decision::Approve { scope: Scope::Once, minutes: None }),
+            (Step::Key, "r" | "u") if self.only_once => None,
             (Step::Key, "r") => Some(Decision::Approve { scope: Scope::Session, minutes: None }),
             (Step::Key, "u") => {
                 self.step = Step::Minutes;
@@ -154,6 +158,8 @@ impl Prompt {
 const TIME_TO_LOOK: Duration = Duration::from_millis(1500);
 
 const CHANGED: &str = "the question changed; look again";
+
+const KEYS_ONCE: &str = "  a once, for this call alone · d deny · D deny and say why > ";
 
 const KEYS: &str = "  a once · r this session · u until… · d deny · D deny and say why > ";
 
@@ -211,7 +217,7 @@ mod tests {
     use super::*;
 
     fn answer(lines: &[&str]) -> Option<Decision> {
-        let mut prompt = Prompt { step: Step::Key, deaf_until: None };
+        let mut prompt = Prompt { step: Step::Key, only_once: false, deaf_until: None };
         lines.iter().find_map(|line| prompt.read(line))
     }
 

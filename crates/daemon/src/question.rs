@@ -8,7 +8,7 @@ use palyra_api::{
 };
 use palyra_gate::{
     ApprovalRecord, DecisionScope, HostPort, PendingToolApproval, ProcessWork, Work, approval::record::Pattern,
-    plan::Plan,
+    plan::Plan, secret::SecretUse,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
@@ -216,6 +216,7 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         egress: plan.egress().map(|egress| egress.to_string()),
         writes: writes.to_owned(),
         hosts,
+        only_once: work.secrets().iter().any(SecretUse::is_revealed),
         secrets: work.secrets().iter().map(|one| visible(&one.words())).collect(),
         wall_ms: plan.wall_ms(),
     }
