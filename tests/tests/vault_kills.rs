@@ -155,7 +155,7 @@ async fn put(by: Client, writer: usize, known: Arc<Known>) {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Another value of one that is there writes the file anew; a first value goes to its end.
-        let which = if number.is_multiple_of(4) { number % 40 } else { number };
+        let which = if number.is_multiple_of(10) { number % 100 } else { number };
         let name = format!("global/of-{writer}-{which}");
         let secret = SecretRef::parse(&name).unwrap();
         let value = Zeroizing::new(format!("value {number}"));
