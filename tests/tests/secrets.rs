@@ -310,7 +310,9 @@ async fn http_fetch_uses_the_same_bindings() {
     let value = world.fetch(json!({ "url": world.url(NAME, "/private/greeting"), "headers": bearer })).await;
     assert_eq!((&value["status"], &value["text"]), (&json!(200), &json!("come in\n")), "{value}");
     let value = world.fetch(json!({ "url": world.url(NAME, "/echo/base64?key={{KEY}}"), "headers": bearer })).await;
-    assert!(value["text"].as_str().unwrap().contains("*******"), "{value}");
+    let text = value["text"].as_str().unwrap();
+    assert!(text.contains("*******"), "{value}");
+    assert_eq!(value["sha256"], palyra_types::Sha256Digest::of(text.as_bytes()).to_string(), "of what is told");
     assert!(
         world.site.received()[1].line.contains("key=s3cr3t-K3y%2Fof%2Bthe%3Dhost"),
         "{:?}",
@@ -384,6 +386,26 @@ async fn a_raw_value_is_asked_about_each_time_and_taken_out_of_what_is_told() {
     world.nothing_leaked().await;
     drop(world.lab.propose(proposal()));
     assert_eq!(world.lab.asked(1).await.len(), 1, "it is asked again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raw_value_in_the_name_of_a_host_is_not_told() {
+    const RAW: &str = "r4wvalue9x8y7z6";
+    let world = World::new().await;
+    world.put("global/raw", RAW).await;
+    let script = "curl -sS https://$RAW.example/; curl -sS http://$RAW.example/; getent hosts $RAW.example; true";
+    let args = json!({ "command": ["sh", "-c", script], "secret_values": { "RAW": "global/raw" } });
+    let running = world.lab.propose(world.lab.call("process.run", args));
+    let question = world.lab.asked(1).await.remove(0);
+    world.lab.approve(question.id, DecisionScope::Once).await.unwrap();
+    let done = running.await.unwrap().unwrap();
+    let told = serde_json::to_string(&done.receipt.attestation).unwrap();
+    assert!(told.contains("***************.example"), "{told}");
+    assert_eq!(told_in(told.as_bytes(), RAW), None, "{told}");
+    for record in world.lab.records().await {
+        let text = record.body.clone().unwrap_or_default();
+        assert_eq!(told_in(text.as_bytes(), RAW), None, "{:?} tells it: {text}", record.record.kind);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -243,6 +243,27 @@ fn a_binding_that_was_taken_away_binds_no_more_and_one_that_came_later_was_not_a
 }
 
 #[test]
+fn a_binding_that_is_taken_away_while_a_body_comes_binds_no_more() {
+    let bench = bench(VALUE, &["body"], &[]);
+    let (mut head, ()) = Request::builder().uri("/").body(()).unwrap().into_parts();
+    let mut body = bench.injection.request((&host("api.example.org"), 443), &mut head).unwrap();
+    let mut out = Vec::new();
+    body.push(b"before ", &mut out).unwrap();
+    let id = bench.vault.describe(&secret()).unwrap().bindings[0].id;
+    bench.vault.stage(VaultChange::Unbind(id)).unwrap().confirm();
+    let misuse = body.push(bench.placeholder.as_bytes(), &mut out).unwrap_err();
+    assert!(matches!(misuse, Misuse::Misplaced { .. }), "{misuse}");
+    assert_eq!(out, b"before ");
+}
+
+#[test]
+fn requests_for_parts_of_an_answer_get_all_of_it() {
+    let bench = bench(VALUE, &["header:authorization"], &[]);
+    let sent = bench.send("api.example.org", "/", &[("Range", "bytes=0-3"), ("If-Range", "x"), ("X-Other", "a")], &[]);
+    assert_eq!(sent.unwrap().headers, [("x-other".to_owned(), "a".to_owned())]);
+}
+
+#[test]
 fn what_cannot_stand_in_a_request_is_told_without_the_value() {
     for (value, why) in [("tiny1", "5 bytes"), ("two\nlines of it", "cannot stand in a header")] {
         let bench = bench(value, &["header:authorization"], &[]);

@@ -114,6 +114,27 @@ fn a_file_beside_that_is_not_whole_is_not_taken() {
 }
 
 #[test]
+fn keys_that_a_crash_has_left_are_forgotten() {
+    let mut place = Place::new();
+    let vault = place.open();
+    place.put(&vault, "a", "x");
+    let keys = |place: &Place| fs::read_dir(place.keys()).unwrap().count();
+    assert_eq!(keys(&place), 1);
+    // Before the journal knew of it: the new one is of no use.
+    drop((vault.stage(VaultChange::RotateKey).unwrap(), vault));
+    assert_eq!(keys(&place), 2);
+    let vault = place.open();
+    assert_eq!((keys(&place), vault.key_number()), (1, 1));
+    // After that: the old one is not.
+    let staged = vault.stage(VaultChange::RotateKey).unwrap();
+    place.known = Some(staged.after());
+    drop((staged, vault));
+    let vault = place.open();
+    assert_eq!((keys(&place), vault.key_number()), (1, 2));
+    assert_eq!(vault.get(&secret("a")).unwrap().value.expose(), b"x");
+}
+
+#[test]
 fn a_vault_that_was_made_and_never_told_of_is_taken_as_new() {
     let mut place = Place::new();
     let vault = place.open();
