@@ -13,6 +13,7 @@ mod setup;
 pub mod site;
 pub mod strace;
 pub mod token;
+pub mod vault;
 
 pub use audit::Audit;
 pub use faults::{Faults, Hold};

@@ -21,24 +21,14 @@ use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan, asked, no, refused, tool},
     paired::pair,
     token::token,
+    vault::{contents, value},
 };
 use palyra_types::{HostName, SecretRef, Timestamp, ToolName, WorkspaceName, WorkspaceRole};
-use palyra_vault::backup::{Backup, Opening};
 use serde_json::json;
 use zeroize::Zeroizing;
 
 fn secret(text: &str) -> SecretRef {
     SecretRef::parse_or_global(text).unwrap()
-}
-
-fn value(text: &str) -> PutSecret {
-    PutSecret {
-        value: Zeroizing::new(text.to_owned()),
-        encoding: Encoding::Utf8,
-        expires_at: None,
-        rotate_after_days: None,
-        note: None,
-    }
 }
 
 fn binding(name: &str, host: &str) -> NewBinding {
@@ -54,21 +44,6 @@ fn binding(name: &str, host: &str) -> NewBinding {
 
 fn passphrase(words: &str) -> UnlockVault {
     UnlockVault { passphrase: Some(Zeroizing::new(words.to_owned())) }
-}
-
-/// What is in the vault, by way of a backup: names, and values as text.
-async fn contents(by: &Client) -> Vec<(String, String)> {
-    let key = age::x25519::Identity::generate();
-    let to = ExportVault { recipients: vec![key.to_public().to_string()], passphrase: None };
-    let backup = by.export_vault(&to).await.unwrap();
-    assert!(backup.starts_with("-----BEGIN AGE ENCRYPTED FILE-----"), "{backup}");
-    use age::secrecy::ExposeSecret;
-    let opening = Opening::Identities(Zeroizing::new(key.to_string().expose_secret().to_owned()));
-    let backup = Backup::open(backup.as_bytes(), &opening).unwrap();
-    let told = |new: &palyra_vault::NewSecret| {
-        (new.secret.to_string(), String::from_utf8(new.value.expose().to_vec()).unwrap())
-    };
-    backup.secrets.iter().map(told).collect()
 }
 
 async fn names(by: &Client) -> Vec<String> {
@@ -406,6 +381,13 @@ async fn a_backup_comes_back_elsewhere_with_its_bindings_and_nothing_twice() {
     assert!(code == Some(0) && said.contains("1 secret and 1 binding; 0 left out"), "{said}");
     let (code, said) = import(words);
     assert!(code == Some(0) && said.contains("0 secrets and 0 bindings; 2 left out"), "{said}");
+    // One that leads a secret elsewhere and does not hold it, as anybody with the public key could write it.
+    let foreign = r#"{"palyra_vault_backup":1,"created":"2026-01-01T00:00:00Z","secrets":[],"bindings":[{"secret":"global/github",
+        "host":"evil.example.org","port":443,"positions":["header:authorization"],"paths":[],"tools":[]}]}"#;
+    fs::write(there.workspace().join("foreign.json"), foreign).unwrap();
+    let done = there.palyra().args(["vault", "import", "foreign.json", "--plain"]).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(1) && said.contains("it binds global/github and does not hold it"), "{said}");
     assert_eq!(contents(&other).await, [("global/github".to_owned(), "v".to_owned())]);
     assert_eq!(other.secret(&secret("github")).await.unwrap().bindings.len(), 1);
 }

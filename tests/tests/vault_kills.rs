@@ -18,20 +18,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use age::secrecy::ExposeSecret;
-use palyra_api::{
-    token::NewToken,
-    vault::{Encoding, ExportVault, PutSecret, VaultState},
-};
+use palyra_api::{token::NewToken, vault::VaultState};
 use palyra_client::Client;
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan},
     random::Random,
     token::token,
+    vault::{contents, value},
 };
 use palyra_types::SecretRef;
-use palyra_vault::backup::{Backup, Opening};
-use zeroize::Zeroizing;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_secret_that_was_acknowledged_survives_every_kill() {
@@ -132,7 +127,7 @@ impl Trial {
     /// Every secret is what it was acknowledged to be, or what was sent to it since, and was never acknowledged.
     async fn check(mut self) {
         self.lab.start();
-        let there = contents(&self.lab.owner()).await;
+        let there: BTreeMap<_, _> = contents(&self.lab.owner()).await.into_iter().collect();
         let known = self.known.secrets.lock().unwrap();
         for (name, (acknowledged, sent)) in known.iter() {
             match (there.get(name), acknowledged) {
@@ -158,10 +153,8 @@ async fn put(by: Client, writer: usize, known: Arc<Known>) {
         let which = if number.is_multiple_of(10) { number % 100 } else { number };
         let name = format!("global/of-{writer}-{which}");
         let secret = SecretRef::parse(&name).unwrap();
-        let value = Zeroizing::new(format!("value {number}"));
-        let put = PutSecret { value, encoding: Encoding::Utf8, expires_at: None, rotate_after_days: None, note: None };
         known.secrets.lock().unwrap().entry(name.clone()).or_default().1.push(number);
-        if by.put_secret(&secret, &put).await.is_err() {
+        if by.put_secret(&secret, &value(&format!("value {number}"))).await.is_err() {
             return;
         }
         known.secrets.lock().unwrap().insert(name, (Some(number), Vec::new()));
@@ -173,19 +166,6 @@ async fn rotate(by: Client, known: Arc<Known>) {
     while by.rotate_vault().await.is_ok() {
         known.rotations.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// What is in the vault, by way of a backup.
-async fn contents(by: &Client) -> BTreeMap<String, String> {
-    let key = age::x25519::Identity::generate();
-    let to = ExportVault { recipients: vec![key.to_public().to_string()], passphrase: None };
-    let backup = by.export_vault(&to).await.unwrap();
-    let opening = Opening::Identities(Zeroizing::new(key.to_string().expose_secret().to_owned()));
-    let backup = Backup::open(backup.as_bytes(), &opening).unwrap();
-    let told = |new: &palyra_vault::NewSecret| {
-        (new.secret.to_string(), String::from_utf8(new.value.expose().to_vec()).unwrap())
-    };
-    backup.secrets.iter().map(told).collect()
 }
 
 const WRITERS: usize = 3;

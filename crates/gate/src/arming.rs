@@ -124,9 +124,7 @@ impl CallSecrets {
 
     /// The same for a text.
     pub(crate) fn redact_text(&self, text: &mut String) {
-        if let Some(clean) = self.redactor.redact_text(text) {
-            *text = clean;
-        }
+        self.redactor.redact_text(text);
     }
 
     /// For what comes out while the call runs.

@@ -228,11 +228,7 @@ impl CallDoor {
     pub(crate) fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) {
         let Ok(mut body) = serde_json::to_value(body) else { return };
         if let Some(redactor) = self.redactor.get() {
-            each_text(&mut body, &|text| {
-                if let Some(clean) = redactor.redact_text(text) {
-                    *text = clean;
-                }
-            });
+            each_text(&mut body, &|text| redactor.redact_text(text));
         }
         let Ok(record) = self.inner.record(kind, self.proposal.subject(), &body) else { return };
         let inner = Arc::clone(&self.inner);

@@ -243,7 +243,7 @@ pub(crate) struct Held(Vec<u8>);
 impl Held {
     /// Goes through what waited and a piece, and keeps what may still become a needle.
     ///
-    /// `pass` is given what is harmless, `hit` what is found.
+    /// `tell` hears what is harmless and what is found, in order.
     pub(crate) fn go<E>(
         &mut self,
         needles: &Needles,

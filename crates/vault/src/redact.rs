@@ -137,11 +137,11 @@ impl Redactor {
         out
     }
 
-    /// A whole text without the values, if they are in there.
-    #[must_use]
-    pub fn redact_text(&self, text: &str) -> Option<String> {
-        let is_there = self.finds(text.as_bytes());
-        is_there.then(|| String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned())
+    /// Takes the values out of a whole text, if they are in there.
+    pub fn redact_text(&self, text: &mut String) {
+        if self.finds(text.as_bytes()) {
+            *text = String::from_utf8_lossy(&self.redact(text.as_bytes())).into_owned();
+        }
     }
 
     /// For a text that comes in pieces.
@@ -395,8 +395,13 @@ mod tests {
         assert!(redactor("abc").is_empty());
         let text = "nothing in here is like it";
         assert_eq!(redactor(VALUE).redact(text.as_bytes()), text.as_bytes());
-        assert_eq!(redactor(VALUE).redact_text(text), None);
-        assert_eq!(redactor("hunter22").redact_text("a hunter22").as_deref(), Some("a ********"));
+        let redacted = |redactor: Redactor, text: &str| {
+            let mut text = text.to_owned();
+            redactor.redact_text(&mut text);
+            text
+        };
+        assert_eq!(redacted(redactor(VALUE), text), text);
+        assert_eq!(redacted(redactor("hunter22"), "a hunter22"), "a ********");
         let (mut stream, mut out) = (redactor("hunter22").stream(), Vec::new());
         stream.push(b"a hunter22 and a hunter", &mut out);
         stream.finish_cut(&mut out);

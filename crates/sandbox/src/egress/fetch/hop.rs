@@ -446,3 +446,23 @@ const MOST_INTERIM: usize = 16;
 const SLACK: usize = 256 << 10;
 
 const AGENT: &str = concat!("palyra/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_compressed_in_any_way_cannot_be_looked_through() {
+        let read = |name: &'static str, value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(header::HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            readable(&headers, &HostName::parse("a.org").unwrap())
+        };
+        for value in ["gzip", "gzip, chunked", "identity, br"] {
+            for name in ["content-encoding", "transfer-encoding"] {
+                assert_eq!(read(name, value).unwrap_err().kind, Kind::CannotBeRead, "{name}: {value}");
+            }
+        }
+        assert!(read("transfer-encoding", "chunked").is_ok() && read("content-encoding", "Identity").is_ok());
+    }
+}
