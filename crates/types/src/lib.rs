@@ -19,6 +19,7 @@
 //! | where the state directory is | [`home`] |
 //! | digests | [`digest`] |
 //! | JSON that everybody reads alike | [`json`] |
+//! | a registry in a file | [`registry_document`] |
 
 pub mod action;
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod name;
 pub mod path;
 pub mod principal;
 pub mod process;
+pub mod registry_document;
 pub mod resource;
 pub mod sandbox;
 pub mod tool;
