@@ -1,0 +1,20 @@
+//! `fd_pread`: reads from somewhere in a file.
+
+#![no_std]
+#![no_main]
+
+use telling::{DESCRIPTORS, Room, over, probe};
+
+probe! {
+    over(DESCRIPTORS, |descriptor| {
+        let mut content = [0_u8; 64];
+        let room = Room { start: content.as_mut_ptr(), length: content.len() };
+        // SAFETY: what is handed over is valid.
+        unsafe { fd_pread(descriptor, &room, 1, 0, &mut 0) }
+    });
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn fd_pread(descriptor: u32, rooms: *const Room, count: usize, offset: u64, read: *mut usize) -> i32;
+}
