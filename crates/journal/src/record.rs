@@ -103,6 +103,22 @@ words! {
         VaultUsed = "vault.used",
         /// A placeholder stood where its secret may not go, so the request was refused.
         VaultMisused = "vault.misused",
+        /// A skill was installed or updated.
+        SkillInstalled = "skill.installed",
+        /// What a skill may use was set.
+        SkillGranted = "skill.granted",
+        /// A skill must not run until a person has looked at it.
+        SkillQuarantined = "skill.quarantined",
+        /// A skill may run again.
+        SkillReleased = "skill.released",
+        /// A skill was removed.
+        SkillRemoved = "skill.removed",
+        /// A publisher's key counts from now on, or counts no more.
+        PublisherTrusted = "publisher.trusted",
+        /// What was about to be changed about skills was not, because it could not be kept.
+        SkillUnkept = "skill.unkept",
+        /// What a call of a skill said, and what it asked of the host, so that it can be run again.
+        SkillRecorded = "skill.recorded",
     }
 }
 

@@ -183,6 +183,7 @@ pub fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
         Touch::Connect(host, port) => format!("connecting to {host}:{port}"),
         Touch::Use(secret) => format!("using the secret {secret}"),
         Touch::Reveal(secret) => format!("being given the secret {secret}"),
+        Touch::Execute(skill) => format!("running the skill {skill}"),
     }));
     words.extend(context.channel.as_ref().map(|channel| format!("by {channel}")));
     palyra_types::visible::visible(&words.join(" "))

@@ -55,6 +55,9 @@ pub struct RequestDocument {
     /// Secrets that the call is given the value of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reveals: Option<Vec<SecretRef>>,
+    /// The skill that it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executes: Option<Vec<SkillId>>,
     /// Secrets that a binding lets the call's tool send somewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<BTreeSet<SecretRef>>,
@@ -136,6 +139,7 @@ impl RequestDocument {
                 hosts,
                 uses,
                 reveals,
+                executes,
                 bound,
                 workspace,
                 posture,
@@ -166,7 +170,7 @@ impl RequestDocument {
             None => principal.to_string(),
         };
         let (mut reads, mut writes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut uses, mut reveals) = (Vec::new(), Vec::new());
+        let (mut uses, mut reveals, mut executes) = (Vec::new(), Vec::new(), Vec::new());
         for touch in &call.touches {
             match touch {
                 Touch::Read(path) => reads.push(path.clone()),
@@ -175,6 +179,7 @@ impl RequestDocument {
                 Touch::Connect(host, port) => hosts.push(format!("{host}:{port}")),
                 Touch::Use(secret) => uses.push(secret.clone()),
                 Touch::Reveal(secret) => reveals.push(secret.clone()),
+                Touch::Execute(skill) => executes.push(skill.clone()),
             }
         }
         let command = |process: &Process| {
@@ -192,6 +197,7 @@ impl RequestDocument {
             hosts: (!hosts.is_empty()).then_some(hosts),
             uses: (!uses.is_empty()).then_some(uses),
             reveals: (!reveals.is_empty()).then_some(reveals),
+            executes: (!executes.is_empty()).then_some(executes),
             bound: (!context.bound_secrets.is_empty()).then(|| context.bound_secrets.clone()),
             workspace: context.workspace.clone(),
             posture: Some(context.posture),
@@ -288,7 +294,8 @@ impl RequestDocument {
         let hosts = self.hosts.iter().flatten().map(|host| connect(host));
         let uses = self.uses.iter().flatten().map(|secret| Ok(Touch::Use(secret.clone())));
         let reveals = self.reveals.iter().flatten().map(|secret| Ok(Touch::Reveal(secret.clone())));
-        reads.chain(writes).chain(hosts).chain(uses).chain(reveals).collect()
+        let executes = self.executes.iter().flatten().map(|skill| Ok(Touch::Execute(skill.clone())));
+        reads.chain(writes).chain(hosts).chain(uses).chain(reveals).chain(executes).collect()
     }
 }
 

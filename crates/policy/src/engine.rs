@@ -281,6 +281,7 @@ pub(crate) fn part_of<'c>(
         Touch::Connect(host, port) => (Action::NetConnect, Resource::Host(host.clone()), Some(*port)),
         Touch::Use(secret) => (Action::VaultUse, Resource::Secret(secret.clone()), None),
         Touch::Reveal(secret) => (Action::VaultGet, Resource::Secret(secret.clone()), None),
+        Touch::Execute(skill) => (Action::SkillExecute, Resource::Skill(skill.clone()), None),
     };
     let request = PolicyRequest { principal: call.principal.clone(), action, resource };
     let context = if context.port == port {

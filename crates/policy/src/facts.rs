@@ -34,12 +34,14 @@ impl Facts<'_> {
         self.request.action.is_sensitive() || self.config.sensitive_actions.contains(&self.request.action)
     }
 
-    /// The resource says what is run; only where it is neither tool nor skill does the context's tool name count.
+    /// The resource says what is run; only where it is neither tool nor skill does the context's tool name count. A tool of a skill is on
+    /// the list if its skill is.
     pub(crate) fn allowlisted(&self) -> bool {
+        let config = self.config;
+        let by_skill = || self.context.skill_id.as_ref().is_some_and(|skill| config.allowlisted_skills.contains(skill));
         match (&self.request.resource, &self.context.tool_name) {
-            (Resource::Tool(tool), _) => self.config.allowlisted_tools.contains(tool),
-            (Resource::Skill(skill), _) => self.config.allowlisted_skills.contains(skill),
-            (_, Some(tool)) => self.config.allowlisted_tools.contains(tool),
+            (Resource::Skill(skill), _) => config.allowlisted_skills.contains(skill),
+            (Resource::Tool(tool), _) | (_, Some(tool)) => config.allowlisted_tools.contains(tool) || by_skill(),
             (_, None) => false,
         }
     }

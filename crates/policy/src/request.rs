@@ -114,6 +114,8 @@ pub enum Touch {
     Use(SecretRef),
     /// Is given the value of a secret.
     Reveal(SecretRef),
+    /// Runs a skill, whose tool the call is of.
+    Execute(SkillId),
 }
 
 /// A whole call: its own request and everything it touches.

@@ -62,6 +62,7 @@ fn touched(question: &Question, touch: &Touch) -> Question {
         Touch::Connect(host, port) => (Action::NetConnect, format!("host:{host}"), Some(*port)),
         Touch::Use(secret) => (Action::VaultUse, format!("secret:{secret}"), None),
         Touch::Reveal(secret) => (Action::VaultGet, format!("secret:{secret}"), None),
+        Touch::Execute(skill) => (Action::SkillExecute, format!("skill:{skill}"), None),
     };
     let mut part = question.clone();
     part.request.action = action;

@@ -364,6 +364,7 @@ fn facts(question: &Question) -> [(&'static str, bool); 10] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
     let tool_is_listed = |tool| listed(&config.allowlisted_tools, tool);
+    let skill_is_listed = context.skill_id.iter().any(|skill| listed(&config.allowlisted_skills, skill));
     [
         ("allow_sensitive_tools", config.allow_sensitive_tools),
         (
@@ -385,9 +386,9 @@ fn facts(question: &Question) -> [(&'static str, bool); 10] {
         (
             "allowlisted",
             match &request.resource {
-                Resource::Tool(tool) => tool_is_listed(tool),
                 Resource::Skill(skill) => listed(&config.allowlisted_skills, skill),
-                _ => context.tool_name.as_ref().is_some_and(tool_is_listed),
+                Resource::Tool(tool) => tool_is_listed(tool) || skill_is_listed,
+                _ => context.tool_name.as_ref().is_some_and(|tool| tool_is_listed(tool) || skill_is_listed),
             },
         ),
         (

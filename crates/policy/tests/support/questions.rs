@@ -240,6 +240,7 @@ pub fn touches() -> impl Strategy<Value = Vec<Touch>> {
         1 => (host, select(vec![22_u16, 443])).prop_map(|(host, port)| Touch::Connect(host, port)),
         3 => secret().prop_map(Touch::Use),
         3 => secret().prop_map(Touch::Reveal),
+        1 => select(&SKILLS[..]).prop_map(|skill| Touch::Execute(SkillId::parse(skill).unwrap())),
     ];
     prop::collection::vec(touch, 0..6)
 }
