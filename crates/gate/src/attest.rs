@@ -6,8 +6,9 @@
 use std::{collections::BTreeSet, net::SocketAddr};
 
 use palyra_sandbox::{Reason, egress::EgressSummary};
+use palyra_skills::outcome::{LogLine, SkillUsage};
 use palyra_types::{
-    EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, Timestamp, ToolName,
+    EgressEnforcementMode, JsonError, PolicyId, SandboxTier, Sha256Digest, SkillId, Timestamp, ToolName,
     id::{AttestationId, CallId, RunId, SessionId},
     json::canonical_of,
     word::words,
@@ -106,6 +107,9 @@ pub struct ToolAttestation {
     /// The secrets that were really used: where each went, or how its value was handed over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<UsedSecret>,
+    /// Which skill it was, and what it used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Box<SkillAttestation>>,
     /// How it ended.
     pub ending: Ending,
     /// More about that.
@@ -160,6 +164,29 @@ impl From<&EgressSummary> for NetworkUse {
     }
 }
 
+/// Which skill ran, and what it used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SkillAttestation {
+    /// The skill.
+    pub id: SkillId,
+    /// Its version.
+    pub version: String,
+    /// The digest of its package.
+    pub package_sha256: Sha256Digest,
+    /// The digest of its program.
+    pub component_sha256: Sha256Digest,
+    /// Who published it.
+    pub publisher: String,
+    /// The key that its package is signed with; none for one that is being developed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// Fuel or ticks, memory, and what it asked of the host; nothing if it did not start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<SkillUsage>,
+    /// Whether it can be run again from what is recorded.
+    pub replayable: bool,
+}
+
 /// When things happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Times {
@@ -193,6 +220,9 @@ pub struct Completed {
     pub receipt: Receipt,
     /// What came out.
     pub output: Output,
+    /// What a skill said beside that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogLine>,
 }
 
 impl ToolAttestation {
@@ -225,6 +255,7 @@ impl ToolAttestation {
             network: executed.network,
             undeclared: executed.undeclared.clone(),
             secrets: executed.secrets.clone(),
+            skill: executed.skill.clone(),
             ending: executed.ending,
             detail: executed.detail.clone(),
             exit_code: executed.output.exit_code(),

@@ -29,6 +29,8 @@ impl Cancel {
             CancelCause::CallerGone => StopCause::CallerGone,
             CancelCause::Requested(_) => StopCause::Requested,
             CancelCause::PolicyChanged(_)
+            | CancelCause::SkillChanged(_)
+            | CancelCause::SkillsLimited
             | CancelCause::Withdrawn(_)
             | CancelCause::CredentialRevoked(_)
             | CancelCause::CredentialGone => StopCause::Revoked,

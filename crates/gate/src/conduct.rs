@@ -16,6 +16,7 @@ use palyra_journal::{
     state::{CallRow, CallState, Change, Charge, Conflict, RunRow, TakenKey},
 };
 use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
+use palyra_skills::outcome::LogLine;
 use palyra_types::{
     AbsolutePath, Action, Principal, Resource, SecretRef, Sha256Digest, Timestamp, ToolName,
     id::{AttestationId, CallId},
@@ -50,6 +51,7 @@ use crate::{
     secret::SecretUse,
     settings::{InForce, Settings},
     tool::{self, Intent, Look, ToolDefinition, Work},
+    tools::Registry,
     workspace::Workspace,
 };
 
@@ -70,6 +72,8 @@ pub(crate) struct Judged {
     /// The run it belongs to.
     run: Arc<KnownRun>,
     pub(crate) settings: Arc<Settings>,
+    /// The tools that it was judged among.
+    pub(crate) registry: Arc<Registry>,
     /// The record of the proposal.
     proposed: NewRecord,
     /// For a call that was denied at a glance, which is written at once.
@@ -238,7 +242,7 @@ impl Inner {
         proposal: &ToolProposal,
         cancel: &Cancel,
     ) -> Result<(bool, Turn), Refusal> {
-        if self.registry.is_internal(&proposal.tool) {
+        if self.registry.load().is_internal(&proposal.tool) {
             return Ok((false, Turn::within_another()));
         }
         match turn.or_else(|| self.admission.turn_now(&proposal.principal)) {
@@ -249,7 +253,7 @@ impl Inner {
 
     /// Waits for a turn to run, as long as anybody wants it.
     pub(crate) async fn turn(&self, principal: &Principal, tool: &ToolName, cancel: &Cancel) -> Result<Turn, Refusal> {
-        if self.registry.is_internal(tool) {
+        if self.registry.load().is_internal(tool) {
             return Ok(Turn::within_another());
         }
         tokio::select! {
@@ -264,13 +268,13 @@ impl Inner {
         proposal: Arc<ToolProposal>,
         now: Timestamp,
     ) -> Result<Judged, Refusal> {
-        let InForce { settings, policies, version } = self.in_force();
+        let InForce { settings, registry, policies, version } = self.in_force();
         let proposal = self.by_whoever_counts(proposal)?;
         let workspace = match &proposal.workspace {
             Some(name) => Some(settings.workspace(name).ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?),
             None => None,
         };
-        let definition = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?;
+        let definition = registry.definition(&proposal.tool).map_err(Refusal::Call)?;
         let run = self.run_of(&proposal).await?;
         let postures = self.known_postures(&proposal.tool, version).await?;
         let security = Security {
@@ -284,9 +288,14 @@ impl Inner {
             let decision = evaluate_tool_proposal_security(&proposal, &intent, ways, unfit, &security);
             decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
         };
-        let surroundings = Surroundings { workspace: workspace.clone(), settings: Arc::clone(&settings) };
-        let is_enough =
-            |decision: &ToolDecision| matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. }));
+        let surroundings = Surroundings {
+            workspace: workspace.clone(),
+            settings: Arc::clone(&settings),
+            registry: Arc::clone(&registry),
+        };
+        let is_enough = |decision: &ToolDecision| {
+            matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. } | Plan::Skill { .. }))
+        };
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
             Ok::<_, Refusal>(glanced.filter(|(_, decision)| is_enough(decision)))
@@ -339,6 +348,7 @@ impl Inner {
             workspace,
             run,
             settings,
+            registry,
         })
     }
 
@@ -364,7 +374,7 @@ impl Inner {
     /// The records that every call begins with: what was proposed, and what policy says.
     fn opening(&self, judged: &Judged) -> Result<Vec<NewRecord>, Refusal> {
         let Judged { proposal, intent, decision, .. } = judged;
-        let tool = self.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
+        let tool = judged.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
         let brief = decision.verdict == Verdict::Deny && proposal.is_too_long_to_refuse();
         let decided = Decided {
             decision: match &judged.runnable {
@@ -528,7 +538,7 @@ impl Inner {
     fn executor(self: &Arc<Self>, judged: &Judged, start: &Start, now: Timestamp, cancel: &Cancel) -> Executor {
         let (policies, settings) = (self.engine.snapshot(), Arc::clone(&judged.settings));
         let principal = judged.proposal.principal.clone();
-        let tool = self.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
+        let tool = judged.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
         // The whole context of the call: a rule about a device, a token or a run holds for what is found on the way, too.
         let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, now);
         let approved = start.approver.is_some();
@@ -541,16 +551,17 @@ impl Inner {
             summary: summary(&judged.proposal, &judged.intent),
             approved,
         });
-        let may_read = move |path: &AbsolutePath| {
+        let may = Arc::new(move |action: Action, path: &AbsolutePath| {
             let resource = Resource::Path(path.clone());
-            let request = PolicyRequest { principal: principal.clone(), action: Action::FsRead, resource };
+            let request = PolicyRequest { principal: principal.clone(), action, resource };
             match policies.decide(&request, &context, &settings.evaluation).verdict {
                 Verdict::Allow => true,
                 Verdict::Ask => approved,
                 Verdict::Deny => false,
             }
-        };
-        let (registry, proposal) = (Arc::clone(&self.registry), judged.proposal.clone());
+        });
+        let may_write = Arc::clone(&may);
+        let (registry, proposal) = (Arc::clone(&judged.registry), judged.proposal.clone());
         let (workspace, settings) = (judged.workspace.clone(), Arc::clone(&judged.settings));
         let inner = Arc::clone(self);
         let reread = move || {
@@ -567,7 +578,12 @@ impl Inner {
             workspace: judged.workspace.clone(),
             reread: Arc::new(reread),
             reports: Arc::clone(&self.reports),
-            may_read: Arc::new(may_read),
+            may_read: Arc::new(move |path: &AbsolutePath| may(Action::FsRead, path)),
+            may_write: Arc::new(move |path: &AbsolutePath| may_write(Action::FsWrite, path)),
+            skills: Arc::clone(&self.skills),
+            record_bytes: judged.settings.config.skills.record_bytes,
+            clock: Arc::clone(&self.clock),
+            entropy: Arc::clone(&self.entropy),
             live: self.live.clone(),
             stop: cancel.stopper(),
             prepared: Mutex::default(),
@@ -601,7 +617,7 @@ impl Inner {
             output_bytes: executed.output.length().min(facts.reserved.output_bytes),
         };
         let proposal = &facts.proposal;
-        let body = Attested { note: &note, output: Kept(&executed.output) };
+        let body = Attested { note: &note, output: Kept(&executed.output), log: &executed.log };
         let changes = vec![
             Change::MoveCall { call: proposal.call, from: CallState::Started, to: CallState::Ended },
             Change::Settle { run: proposal.run, reserved: facts.reserved, used },
@@ -613,13 +629,13 @@ impl Inner {
                     Ok(committed) => {
                         let (seq, hash) = committed.last().ok_or_else(|| internal("no record was written"))?;
                         let receipt = Receipt { attestation, note, seq, hash };
-                        return Ok(Completed { receipt, output: executed.output });
+                        return Ok(Completed { receipt, output: executed.output, log: executed.log });
                     }
                     // It was written when it was said that it could not be.
                     Err(CommitError::Conflict(Conflict::Call(CallState::Ended))) => {
                         let (seq, hash) = self.attested_before(proposal.call, &note).await?;
                         let receipt = Receipt { attestation, note, seq, hash };
-                        return Ok(Completed { receipt, output: executed.output });
+                        return Ok(Completed { receipt, output: executed.output, log: executed.log });
                     }
                     Err(CommitError::Unwritable(trouble)) if trouble.can_pass() => {}
                     Err(CommitError::Unwritable(trouble)) => return Err(Refusal::Unattested(trouble)),
@@ -715,6 +731,8 @@ struct Started<'a> {
 struct Attested<'a> {
     note: &'a str,
     output: Kept<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    log: &'a [LogLine],
 }
 
 /// How often a call looks again at what is left of its run's budget.

@@ -17,6 +17,8 @@ use palyra_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::skills::WasmPluginRunnerPolicy;
+
 /// Everything that is configured about calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +37,8 @@ pub struct GateConfig {
     pub budget: BudgetConfig,
     /// How much may be under way at once.
     pub calls: CallsConfig,
+    /// What skills may have at the most.
+    pub skills: WasmPluginRunnerPolicy,
 }
 
 impl GateConfig {

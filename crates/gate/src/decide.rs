@@ -4,7 +4,7 @@
 //! takes, the first that policy allows is taken, else the first that asks; a call that no plan is left for is refused. The verdict is
 //! policy's and nobody else's.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_policy::{
     CallDecision, CallRequest, PolicyEvaluationConfig, PolicyInfo, PolicyRequest, PolicyRequestContext,
@@ -67,7 +67,10 @@ impl ToolDecision {
     /// The policies behind the verdict.
     #[must_use]
     pub fn policies(&self) -> Vec<&Arc<PolicyInfo>> {
-        self.decision.deciding().flat_map(|part| part.decision.policies()).collect()
+        let mut known = BTreeSet::new();
+        let all = self.decision.deciding().flat_map(|part| part.decision.policies());
+        // Several parts of a call may have one policy behind them.
+        all.filter(|policy| known.insert(&policy.id)).collect()
     }
 }
 
@@ -175,7 +178,11 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
-        Work::Files(_) | Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => None,
+        Work::Files(_) | Work::Fetch(_) | Work::Skill(_) | Work::Connect(_) | Work::Report { .. } => None,
+    };
+    let skill = match &intent.work {
+        Work::Skill(work) => Some(work.skill.clone()),
+        _ => None,
     };
     let bound = intent.work.secrets().iter().filter(|one| !one.bindings.is_empty());
     PolicyRequestContext {
@@ -186,6 +193,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         token_id: proposal.token.clone(),
         on_behalf_of: proposal.on_behalf_of.clone(),
         tool_name: Some(proposal.tool.clone()),
+        skill_id: skill,
         workspace: proposal.workspace.clone(),
         member_of: proposal.member_of.clone(),
         bound_secrets: bound.map(|one| one.secret.clone()).collect(),

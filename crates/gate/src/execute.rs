@@ -17,8 +17,9 @@ use palyra_sandbox::{
     egress::fetch::{Fetcher, Trust},
     executor_of, not_enforced_by,
 };
+use palyra_skills::outcome::LogLine;
 use palyra_types::{
-    AbsolutePath, SandboxTier,
+    AbsolutePath, Clock, Entropy, SandboxTier,
     id::{CallId, RunId, SessionId},
 };
 use rustix::fs::ResolveFlags;
@@ -31,13 +32,14 @@ use tokio::{
 use crate::{
     action::CallAction,
     arming::{CallSecrets, LiveRedaction},
-    attest::{Ending, NetworkUse},
+    attest::{Ending, NetworkUse, SkillAttestation},
     door::CallDoor,
     fetch,
     output::Output,
     permit::{CallFacts, Permit, Spent},
     plan::Plan,
     secret::UsedSecret,
+    skills::{self, SkillShelf},
     tool::{FileWork, HostPort, ProcessWork, Report, Work},
     tools::files::{self, Heed, OutputCaps},
     workspace::Workspace,
@@ -63,6 +65,14 @@ pub struct Executor {
     pub(crate) door: Arc<CallDoor>,
     /// The secrets that it uses, or why they are not to be had.
     pub(crate) secrets: Result<Option<Arc<CallSecrets>>, String>,
+    /// Whether a path below a directory that was decided about may be written.
+    pub(crate) may_write: Arc<dyn Fn(&AbsolutePath) -> bool + Send + Sync>,
+    /// What runs skills.
+    pub(crate) skills: Arc<SkillShelf>,
+    /// How many bytes of what a skill asks of the host are recorded.
+    pub(crate) record_bytes: u64,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
 }
 
 /// A process that is all but started, or why it cannot be.
@@ -190,6 +200,10 @@ pub struct Executed {
     /// The secrets that were really used.
     pub(crate) secrets: Vec<UsedSecret>,
     pub(crate) not_enforced: Option<&'static str>,
+    /// Which skill it was, and what it used.
+    pub(crate) skill: Option<Box<SkillAttestation>>,
+    /// What the skill said.
+    pub(crate) log: Vec<LogLine>,
     pub(crate) ran: Duration,
     /// Kept until it is attested.
     pub(crate) _aftermath: Option<Aftermath>,
@@ -209,6 +223,8 @@ impl Executed {
             undeclared: BTreeSet::new(),
             secrets: Vec::new(),
             not_enforced: None,
+            skill: None,
+            log: Vec::new(),
             ran: Duration::ZERO,
             _aftermath: None,
         }
@@ -251,17 +267,13 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
             Executed { layers: Vec::new(), ..told }
         }
         (Work::Fetch(work), Plan::Fetch { wall_ms, .. }) => fetch::perform(&facts, work, *wall_ms, executor).await,
+        (Work::Skill(work), Plan::Skill { terms, .. }) => skills::run::perform(&facts, *work, terms, executor).await,
         (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
         (Work::Report { about }, Plan::Daemon) => {
             let told = in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) });
             Executed { layers: Vec::new(), ..told }
         }
-        (Work::Process(_) | Work::Fetch(_), Plan::Daemon)
-        | (Work::Process(_), Plan::Fetch { .. })
-        | (Work::Fetch(_), Plan::Process { .. })
-        | (Work::Files(_) | Work::Connect(_) | Work::Report { .. }, Plan::Process { .. } | Plan::Fetch { .. }) => {
-            Executed::unknown(Ending::NotStarted, "the plan does not fit the work")
-        }
+        _ => Executed::unknown(Ending::NotStarted, "the plan does not fit the work"),
     };
     if let Ok(Some(secrets)) = &executor.secrets {
         executed.output.redact(secrets);
@@ -354,6 +366,8 @@ async fn run_process(
         undeclared,
         secrets: Vec::new(),
         not_enforced: not_enforced_by(plan),
+        skill: None,
+        log: Vec::new(),
         ran: Duration::ZERO,
         _aftermath: aftermath,
     }
@@ -445,6 +459,8 @@ fn in_daemon(ending: Ending, detail: Option<String>, output: Output) -> Executed
         undeclared: BTreeSet::new(),
         secrets: Vec::new(),
         not_enforced: None,
+        skill: None,
+        log: Vec::new(),
         ran: Duration::ZERO,
         _aftermath: None,
     }

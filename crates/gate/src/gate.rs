@@ -29,7 +29,7 @@ use palyra_journal::{
 use palyra_policy::Engine;
 use palyra_sandbox::{SandboxProcessRunError, egress::Connector};
 use palyra_types::{
-    AbsolutePath, Clock, DeviceId, Entropy, IdempotencyKey, Principal, Timestamp, TokenId,
+    AbsolutePath, Clock, DeviceId, Entropy, IdempotencyKey, Principal, Timestamp, TokenId, ToolName,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use tokio::{
@@ -52,6 +52,7 @@ use crate::{
     refusal::{CancelCause, Refusal},
     safekeeping::Safekeeping,
     settings::{Ground, Settings},
+    skills::SkillShelf,
     tools::Registry,
     waiting::Waiters,
     workspace::WorkspaceError,
@@ -67,7 +68,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<dyn JournalStore>,
     pub(crate) settings: ArcSwap<Settings>,
-    pub(crate) registry: Arc<Registry>,
+    /// The tools there are. Exchanged together with the settings.
+    pub(crate) registry: ArcSwap<Registry>,
     pub(crate) reports: Arc<dyn Reports>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -85,6 +87,7 @@ pub(crate) struct Inner {
     pub(crate) admission: Arc<Admission>,
     pub(crate) memory: Memory,
     pub(crate) vault: Safekeeping,
+    pub(crate) skills: Arc<SkillShelf>,
     /// The standing approvals that were ended while this daemon runs.
     pub(crate) ended: Mutex<BTreeSet<ApprovalId>>,
     calls: Mutex<HashMap<CallId, UnderWay>>,
@@ -143,7 +146,7 @@ impl Gate {
         let inner = Arc::new(Inner {
             engine: parts.engine,
             settings: ArcSwap::from_pointee(settings),
-            registry: Arc::new(parts.registry),
+            registry: ArcSwap::from_pointee(parts.registry),
             reports: parts.reports,
             clock: parts.clock,
             entropy: parts.entropy,
@@ -158,6 +161,7 @@ impl Gate {
             admission,
             memory: Memory::default(),
             vault: Safekeeping::default(),
+            skills: Arc::default(),
             ended: Mutex::default(),
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -206,7 +210,7 @@ impl Gate {
     /// # Errors
     /// When it was refused.
     pub async fn run_here(&self, mut proposal: ToolProposal) -> Result<Completed, Refusal> {
-        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
+        self.inner.registry.load().callable(&proposal.tool).map_err(Refusal::Call)?;
         proposal.waiting = Waiting::Attached;
         let cancel = Cancel::default();
         let work = self.conducting(proposal, cancel.clone(), None)?;
@@ -218,7 +222,7 @@ impl Gate {
     /// # Errors
     /// When it was refused.
     pub async fn run(&self, proposal: ToolProposal) -> Result<Completed, Refusal> {
-        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
+        self.inner.registry.load().callable(&proposal.tool).map_err(Refusal::Call)?;
         self.run_own(proposal).await
     }
 
@@ -237,7 +241,7 @@ impl Gate {
     /// # Errors
     /// When it was refused at once.
     pub async fn submit(&self, mut proposal: ToolProposal) -> Result<Accepted, Refusal> {
-        self.inner.registry.callable(&proposal.tool).map_err(Refusal::Call)?;
+        self.inner.registry.load().callable(&proposal.tool).map_err(Refusal::Call)?;
         proposal.waiting = Waiting::Accepted;
         let call = proposal.call;
         let (durable, accepted) = oneshot::channel();
@@ -285,6 +289,14 @@ impl Gate {
         theirs.filter(|one| one.cancel.ask(&CancelCause::CredentialRevoked(by.clone()))).count()
     }
 
+    /// Withdraws or stops every call of some tools.
+    pub(crate) fn cancel_tools(&self, are: impl Fn(&ToolName) -> bool, cause: &CancelCause) {
+        let calls = self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.values().filter(|one| are(&one.origin.tool)).for_each(|one| {
+            one.cancel.ask(cause);
+        });
+    }
+
     /// Lets nothing in any more, stops what runs, withdraws what waits for its caller's sake, and returns when all of that is attested, or
     /// after this long. Says how many calls were left. Calls that were accepted and wait for their answer wait for the next daemon.
     pub async fn stop(&self, patience: Duration) -> usize {
@@ -320,8 +332,8 @@ impl Gate {
 
     /// The tools there are.
     #[must_use]
-    pub fn registry(&self) -> &Registry {
-        &self.inner.registry
+    pub fn registry(&self) -> Arc<Registry> {
+        self.inner.registry.load_full()
     }
 
     /// Whether there is a PIN that shows that a person is there.

@@ -22,6 +22,7 @@
 //! | what the tiers hold on this machine | [`containment`] |
 //! | step four: attest | [`attest`] |
 //! | the vault, and secrets that calls use | [`safekeeping`], [`secret`] |
+//! | skills: installed, run, run again | [`skills`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
@@ -57,6 +58,7 @@ pub mod risk;
 pub mod safekeeping;
 pub mod secret;
 mod settings;
+pub mod skills;
 pub mod tool;
 pub mod tools;
 mod waiting;
@@ -68,7 +70,7 @@ pub use approval::{
     PendingToolApproval, PresencePin, RefusalRecord, StandingApproval, apply_tool_approval_outcome,
     resolve_cached_tool_approval_for_proposal,
 };
-pub use attest::{Completed, Ending, NetworkUse, Receipt, ToldReason, ToolAttestation};
+pub use attest::{Completed, Ending, NetworkUse, Receipt, SkillAttestation, ToldReason, ToolAttestation};
 pub use config::{GateConfig, ToolCallConfig};
 pub use containment::Containment;
 pub use credentials::Credentials;
@@ -88,9 +90,10 @@ pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
+pub use skills::TIER_A_EXECUTOR;
 pub use tool::{
-    FetchWork, FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath, Tool,
-    ToolDefinition, Work,
+    FetchWork, FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath,
+    SkillDirectory, SkillTerms, SkillWork, Tool, ToolDefinition, Work,
 };
 pub use tools::{ArgumentsError, CallError, FileError, OutputCaps, Registry, RegistryError};
 pub use workspace::{Workspace, WorkspaceError};

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Candidate, ToolCallConfig},
-    tool::{FetchWork, Look, ProcessWork, Work},
+    tool::{FetchWork, Look, ProcessWork, SkillTerms, Work},
 };
 
 /// How a call would run.
@@ -39,6 +39,14 @@ pub enum Plan {
         /// How much of it is told, in bytes.
         output_bytes: u64,
     },
+    /// A skill in WebAssembly, with what it was granted: tier A.
+    Skill {
+        /// What it is granted, and how much it may use.
+        #[serde(flatten)]
+        terms: SkillTerms,
+        /// Where it may go.
+        egress: EgressPlan,
+    },
     /// The daemon itself does it, without leaving the workspace.
     Daemon,
 }
@@ -49,6 +57,7 @@ impl Plan {
     pub const fn tier(&self) -> Option<SandboxTier> {
         match self {
             Self::Process { tier, .. } => Some(*tier),
+            Self::Skill { .. } => Some(SandboxTier::A),
             Self::Fetch { .. } | Self::Daemon => None,
         }
     }
@@ -58,7 +67,7 @@ impl Plan {
     pub const fn egress(&self) -> Option<EgressEnforcementMode> {
         match self {
             Self::Process { process, .. } => Some(process.egress.mode),
-            Self::Fetch { egress, .. } => Some(egress.mode),
+            Self::Fetch { egress, .. } | Self::Skill { egress, .. } => Some(egress.mode),
             Self::Daemon => None,
         }
     }
@@ -68,7 +77,7 @@ impl Plan {
     pub fn hosts(&self) -> &[EgressHost] {
         match self {
             Self::Process { process, .. } => &process.egress.hosts,
-            Self::Fetch { egress, .. } => &egress.hosts,
+            Self::Fetch { egress, .. } | Self::Skill { egress, .. } => &egress.hosts,
             Self::Daemon => &[],
         }
     }
@@ -79,6 +88,7 @@ impl Plan {
         match self {
             Self::Process { process, .. } => process.limits.wall_ms,
             Self::Fetch { wall_ms, .. } => *wall_ms,
+            Self::Skill { terms, .. } => terms.limits.wall_ms,
             Self::Daemon => DAEMON_WALL_MS,
         }
     }
@@ -90,6 +100,7 @@ impl Plan {
             // Standard output and standard error each.
             Self::Process { process, .. } => process.limits.output_bytes.saturating_mul(2),
             Self::Fetch { output_bytes, .. } => *output_bytes,
+            Self::Skill { terms, .. } => terms.limits.output_bytes,
             Self::Daemon => DAEMON_OUTPUT_BYTES,
         }
     }
@@ -108,6 +119,14 @@ impl Plan {
             // Its limits follow from its arguments, and what covers it covers exactly these.
             Self::Fetch { egress, .. } => Bounds {
                 tier: None,
+                egress: Some(egress.mode),
+                hosts: egress.hosts.clone(),
+                limits: None,
+                interpreters: None,
+            },
+            // What it may reach follows from its work, and what covers it covers exactly that.
+            Self::Skill { egress, .. } => Bounds {
+                tier: Some(SandboxTier::A),
                 egress: Some(egress.mode),
                 hosts: egress.hosts.clone(),
                 limits: None,
@@ -208,6 +227,12 @@ pub(crate) fn candidates(
             let output_bytes = work.max_bytes.saturating_mul(2).saturating_add(FETCH_HEAD_BYTES);
             let plan = Plan::Fetch { egress, wall_ms: u64::from(work.timeout_seconds) * 1_000, output_bytes };
             return (vec![Way { plan, refused }], Vec::new());
+        }
+        (Work::Skill(work), _) => {
+            let hosts = work.hosts.iter().map(|one| EgressHost { host: one.host.clone(), port: one.port });
+            let egress = EgressPlan { mode: EgressEnforcementMode::Strict, hosts: hosts.collect() };
+            let refused = unlisted(&egress, machine);
+            return (vec![Way { plan: Plan::Skill { terms: work.terms.clone(), egress }, refused }], Vec::new());
         }
         _ => return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new()),
     };

@@ -71,6 +71,7 @@ impl ToolProposal {
             device: self.device.clone(),
             token: self.token.clone(),
             workspace: self.workspace.clone(),
+            tool: self.tool.clone(),
         }
     }
 
@@ -140,6 +141,8 @@ pub(crate) struct Origin {
     pub(crate) device: Option<DeviceId>,
     pub(crate) token: Option<TokenId>,
     pub(crate) workspace: Option<WorkspaceName>,
+    /// The tool that is called.
+    pub(crate) tool: ToolName,
 }
 
 /// A proposal as it is kept in the journal and beside it.
@@ -177,6 +180,7 @@ impl ProposalDocument {
             device: self.device.clone(),
             token: self.token.clone(),
             workspace: self.workspace.clone(),
+            tool: self.tool.clone(),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
     refusal::Refusal,
     settings::Settings,
     tool::{IntendError, Intent, Look, Place},
-    tools::CallError,
+    tools::{CallError, Registry},
     workspace::Workspace,
 };
 
@@ -40,6 +40,7 @@ impl Reading {
 pub(crate) struct Surroundings {
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) registry: Arc<Registry>,
 }
 
 impl Inner {
@@ -75,10 +76,10 @@ impl Inner {
         surroundings: &Surroundings,
         look: Look,
     ) -> Result<Understood, CallError> {
-        let Surroundings { workspace, settings } = surroundings;
+        let Surroundings { workspace, settings, registry } = surroundings;
         let bindings = |secret: &SecretRef, tool: &ToolName| self.bindings_for(secret, tool);
         let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look, bindings: &bindings };
-        let intent = self.registry.intend(&proposal.tool, &proposal.args, &place)?;
+        let intent = registry.intend(&proposal.tool, &proposal.args, &place)?;
         // Told as it is: without a vault no secret is bound anywhere, which would be the reason otherwise.
         if let ([_, ..], Err(closed)) = (intent.work.secrets(), self.opened_vault()) {
             return Err(CallError::NoVault { is_locked: closed.is_locked() });

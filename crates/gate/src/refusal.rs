@@ -220,6 +220,12 @@ pub enum CancelCause {
     /// It was withdrawn before, for this reason.
     #[error("{0}")]
     Withdrawn(String),
+    /// Its skill was put into quarantine, removed or replaced, or may do less.
+    #[error("{0} stopped or changed its skill")]
+    SkillChanged(Principal),
+    /// The configuration lets skills do less.
+    #[error("the configuration lets its skill do less than when it began")]
+    SkillsLimited,
     /// Policy denies it by now.
     #[error("policy changed: {0}")]
     PolicyChanged(String),

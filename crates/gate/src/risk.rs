@@ -80,6 +80,11 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
             found.push((RiskLevel::High, why.to_owned()));
         }
     }
+    if let Work::Skill(work) = &intent.work
+        && work.signed_by.is_none()
+    {
+        found.push((RiskLevel::Medium, format!("nobody signed the skill {}: it is being developed", work.skill)));
+    }
     if matches!(plan.egress(), Some(EgressEnforcementMode::None | EgressEnforcementMode::Preflight)) {
         found.push((RiskLevel::High, "its network is not held back".to_owned()));
     }
@@ -89,7 +94,7 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
             Touch::Connect(host, port) => found.push((RiskLevel::High, format!("it connects to {host}:{port}"))),
             Touch::Use(secret) => found.push((RiskLevel::High, format!("it uses the secret {secret}"))),
             Touch::Reveal(secret) => found.push((RiskLevel::Critical, format!("it is given the secret {secret}"))),
-            Touch::Read(_) => {}
+            Touch::Read(_) | Touch::Execute(_) => {}
         }
     }
     if capabilities.contains(&ToolCapability::SecretsRead) {

@@ -25,7 +25,9 @@ use crate::{
     config::GateConfig,
     elsewhere::elsewhere,
     gate::{Gate, Inner, OpenError},
+    skills::SkillShelf,
     tool::SearchPath,
+    tools::Registry,
     way,
     workspace::{Workspace, WorkspaceError},
 };
@@ -80,6 +82,7 @@ impl Ground {
 /// What is in force at one moment.
 pub(crate) struct InForce {
     pub(crate) settings: Arc<Settings>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) policies: Arc<Snapshot>,
     /// Counts changes of settings, policies and postures.
     pub(crate) version: u64,
@@ -92,6 +95,7 @@ impl Inner {
         InForce {
             version: *self.policies.borrow(),
             settings: self.settings.load_full(),
+            registry: self.registry.load_full(),
             policies: self.engine.snapshot(),
         }
     }
@@ -137,10 +141,13 @@ impl Gate {
     fn exchange(&self, config: GateConfig, policies: Option<Arc<Snapshot>>) -> Result<(), OpenError> {
         let inner = &self.inner;
         let changing = inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let settings = inner.settings.load().next(config, &inner.ground)?;
+        let before = Arc::clone(&inner.settings.load().config);
+        let settings = inner.settings.load().next(config, &inner.ground)?.with_skills(&inner.skills);
+        let registry = inner.registry_with_skills(&settings.config.skills);
         let calls = settings.config.calls;
         let exchanging = inner.exchanging.write().unwrap_or_else(PoisonError::into_inner);
         inner.settings.store(Arc::new(settings));
+        inner.registry.store(Arc::new(registry));
         if let Some(policies) = policies {
             inner.engine.adopt(policies);
         }
@@ -149,6 +156,7 @@ impl Gate {
         drop(exchanging);
         inner.admission.resize(calls);
         drop(changing);
+        self.stop_skills_that_may_less(&before.skills);
         Ok(())
     }
 
@@ -216,6 +224,16 @@ impl Settings {
         let adopted = self.adopted.get(name)?;
         adopted.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(Arc::clone(&adopted.workspace))
+    }
+
+    /// The same, with those skills kept from running that are in quarantine by now.
+    pub(crate) fn with_skills(&self, skills: &SkillShelf) -> Self {
+        let mut evaluation = PolicyEvaluationConfig::clone(&self.evaluation);
+        evaluation.quarantined_skills.clone_from(&self.config.policy.quarantined_skills);
+        if let Ok(shelf) = skills.open() {
+            evaluation.quarantined_skills.extend(shelf.quarantined());
+        }
+        Self { evaluation: Arc::new(evaluation), ..self.clone() }
     }
 
     /// The same, with a directory that nobody configured.

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use palyra_package::{FileAccess, Grants, SkillLimits};
 use palyra_policy::Touch;
 use palyra_sandbox::{
     Executable, ForbiddenVariable,
@@ -13,8 +14,8 @@ use palyra_sandbox::{
     is_changeable,
 };
 use palyra_types::{
-    AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, SecretRef, Sha256Digest, ToolCapability,
-    ToolMetadata, ToolName,
+    AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, SecretRef, Sha256Digest, SkillId,
+    ToolCapability, ToolMetadata, ToolName,
     host::HostError,
     json::{self, Limits},
     path::PathError,
@@ -207,6 +208,8 @@ pub enum Work {
     Files(FileWork),
     /// Fetches something from a host.
     Fetch(FetchWork),
+    /// Runs a tool of a skill.
+    Skill(Box<SkillWork>),
     /// Lets a call that runs connect to a host.
     Connect(HostPort),
     /// Tells something the daemon knows.
@@ -223,6 +226,7 @@ impl Work {
         match self {
             Self::Process(work) => &work.secrets,
             Self::Fetch(work) => &work.secrets,
+            Self::Skill(work) => &work.secrets,
             Self::Files(_) | Self::Connect(_) | Self::Report { .. } => &[],
         }
     }
@@ -319,6 +323,57 @@ pub struct FetchWork {
     /// The secrets that it uses, each where its name stands between two braces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretUse>,
+}
+
+/// A tool of a skill to run. How much it may use is in its plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillWork {
+    /// The skill.
+    pub skill: SkillId,
+    /// Its version.
+    pub version: String,
+    /// The digest of its package.
+    pub package_sha256: Sha256Digest,
+    /// The digest of its program.
+    pub component_sha256: Sha256Digest,
+    /// The key that its package is signed with; none for one that is being developed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// The tool, by its name in the skill.
+    pub tool: String,
+    /// The hosts that it may fetch from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostPort>,
+    /// The directories that it may use, by the names that it calls them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub directories: BTreeMap<String, SkillDirectory>,
+    /// The secrets that it uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
+    /// What it is granted, and how much it may use, for its plan.
+    #[serde(skip)]
+    pub(crate) terms: SkillTerms,
+    /// The arguments, as the skill is handed them.
+    #[serde(skip)]
+    pub(crate) input: String,
+}
+
+/// A directory that a skill may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillDirectory {
+    /// The directory, by its real path.
+    pub path: AbsolutePath,
+    /// How it may be used.
+    pub access: FileAccess,
+}
+
+/// What a skill is granted, and how much one call of it may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillTerms {
+    /// What it may use, of what it asked for.
+    pub grants: Grants,
+    /// How much.
+    pub limits: SkillLimits,
 }
 
 /// A host and a port.
@@ -422,6 +477,14 @@ pub enum IntendError {
     /// A path in the workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// A directory that a skill was granted.
+    #[error("the skill was granted a directory as `{}`, and it cannot be used here: {cause}", visible(.name))]
+    GrantedDirectory {
+        /// The skill's name for it.
+        name: String,
+        /// Why not.
+        cause: WorkspaceError,
+    },
     /// A path that has no good spelling.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -524,6 +587,9 @@ impl IntendError {
             Self::NoWorkspace => "name one of the configured workspaces",
             Self::Shape(_) => "look at the input schema of the tool",
             Self::Workspace(error) => error.advice(),
+            Self::GrantedDirectory { .. } => {
+                "make the directory in this workspace, or grant another with `palyra skills grant`"
+            }
             Self::Path(_) => "write the path without `..`",
             Self::Exists(_) => "use the mode `replace`, or another name",
             Self::NoDirectory(_) => "set `make_directories`, or create the directory first",

@@ -1,7 +1,8 @@
 //! The registry: the tools there are, by name, each with its compiled schema.
 //!
 //! Guarantees: a tool is never handed arguments that do not fit its schema; a name that is not known is answered with the nearest
-//! one that is. The names, summaries and capabilities of the built-in tools are those that `policies/tools.toml` gives to policy.
+//! one that is. The names, summaries and capabilities of the built-in tools are those that `policies/tools.toml` gives to policy. Tools of
+//! skills stand beside them, and cost nothing before they are asked for: a thousand of them do not hold up a start.
 //! Does not: decide or perform anything; the functions that do are for this crate alone.
 //!
 //! ```compile_fail,E0603
@@ -21,8 +22,13 @@ mod program;
 mod reports;
 mod walk;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
+use palyra_package::schema::{Effort, TooMuchWork};
 use palyra_policy::{DataError, builtin_tools};
 use palyra_types::{JsonError, JsonObject, ToolMetadata, ToolName, visible::visible, word::nearest};
 use serde::Deserialize;
@@ -32,18 +38,31 @@ pub use self::{
     arguments::ArgumentsError,
     files::{FileError, OutputCaps},
 };
-use crate::tool::{IntendError, Intent, Place, Tool, ToolDefinition};
+use crate::tool::{IntendError, Intent, Look, Place, Tool, ToolDefinition};
 
 /// The tools there are.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Registry {
-    entries: BTreeMap<ToolName, Entry>,
+    entries: BTreeMap<ToolName, Arc<Entry>>,
+    /// Tools of skills, made when they are first asked for.
+    skills: BTreeMap<ToolName, Arc<LaterEntry>>,
 }
 
 struct Entry {
     tool: Arc<dyn Tool>,
-    check: ArgumentCheck,
+    /// Compiled when arguments are first held to it, nothing if it does not compile. What is only listed is not compiled.
+    check: OnceLock<Option<ArgumentCheck>>,
 }
+
+/// A tool that is made when it is first asked for.
+struct LaterEntry {
+    make: Maker,
+    /// Nothing if it cannot be made.
+    made: OnceLock<Option<Entry>>,
+}
+
+/// Makes a tool.
+pub(crate) type Maker = Box<dyn Fn() -> Result<Arc<dyn Tool>, JsonError> + Send + Sync>;
 
 impl Registry {
     /// The tools that ship with Palyra.
@@ -65,18 +84,27 @@ impl Registry {
     /// When there is one of that name, or its schema does not compile.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = tool.definition().name().clone();
-        let check = ArgumentCheck::compile(tool.definition())
+        let check = ArgumentCheck::of_our_own(tool.definition())
             .map_err(|cause| RegistryError::Schema { tool: name.clone(), cause })?;
         if self.entries.contains_key(&name) {
             return Err(RegistryError::Twice(name));
         }
-        self.entries.insert(name, Entry { tool, check });
+        self.entries.insert(name, Arc::new(Entry { tool, check: OnceLock::from(Some(check)) }));
         Ok(())
+    }
+
+    /// The same tools, with these of skills in the place of others of skills. One that is called like a built-in tool is left out.
+    pub(crate) fn with_skills(&self, skills: impl IntoIterator<Item = (ToolName, Maker)>) -> Self {
+        let later = |(name, make)| (name, Arc::new(LaterEntry { make, made: OnceLock::new() }));
+        let skills = skills.into_iter().filter(|(name, _)| !self.entries.contains_key(name)).map(later);
+        Self { entries: self.entries.clone(), skills: skills.collect() }
     }
 
     /// The definitions of the tools that can be called, in the order of their names.
     pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
-        self.entries.values().filter(|entry| !entry.tool.is_internal()).map(|entry| entry.tool.definition())
+        let own = self.entries.values().map(Arc::as_ref).filter(|entry| !entry.tool.is_internal());
+        let of_skills = self.skills.values().filter_map(|later| later.entry());
+        own.chain(of_skills).map(|entry| entry.tool.definition())
     }
 
     /// Refuses what only the daemon itself proposes, as if there were no such tool.
@@ -112,23 +140,50 @@ impl Registry {
         if !entry.tool.glances() {
             place.whole()?;
         }
-        entry.check.check(args)?;
-        Ok(entry.tool.intend(args, place)?)
+        let effort = match place.look {
+            Look::Glance => Effort::Brief,
+            Look::Whole => Effort::Whole,
+        };
+        // SECURITY: a schema of a skill can take long to compile, and that is not for where others wait.
+        if entry.check.get().is_none() {
+            place.whole()?;
+        }
+        match entry.check().ok_or_else(|| self.unknown(name))?.misfit(args, effort) {
+            Ok(None) => Ok(entry.tool.intend(args, place)?),
+            Ok(Some(misfit)) => Err(CallError::Arguments(misfit)),
+            Err(TooMuchWork(Effort::Brief)) => Err(CallError::Intend(IntendError::TakesLonger)),
+            Err(TooMuchWork(Effort::Whole)) => Err(CallError::Laborious(name.clone())),
+        }
     }
 
     fn entry(&self, name: &ToolName) -> Result<&Entry, CallError> {
-        self.entries.get(name).ok_or_else(|| self.unknown(name))
+        let own = self.entries.get(name).map(Arc::as_ref);
+        own.or_else(|| self.skills.get(name)?.entry()).ok_or_else(|| self.unknown(name))
     }
 
     fn unknown(&self, name: &ToolName) -> CallError {
-        let known: Vec<&str> = self.definitions().map(|one| one.name().as_str()).collect();
+        let own = self.entries.iter().filter(|(_, entry)| !entry.tool.is_internal()).map(|(name, _)| name);
+        let known: Vec<&str> = own.chain(self.skills.keys()).map(ToolName::as_str).collect();
         CallError::UnknownTool { name: name.clone(), near: nearest(name.as_str(), &known).map(str::to_owned) }
+    }
+}
+
+impl Entry {
+    fn check(&self) -> Option<&ArgumentCheck> {
+        self.check.get_or_init(|| ArgumentCheck::compile(self.tool.definition()).ok()).as_ref()
+    }
+}
+
+impl LaterEntry {
+    fn entry(&self) -> Option<&Entry> {
+        let made = self.made.get_or_init(|| Some(Entry { tool: (self.make)().ok()?, check: OnceLock::new() }));
+        made.as_ref()
     }
 }
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.entries.keys()).finish()
+        f.debug_list().entries(self.entries.keys().chain(self.skills.keys())).finish()
     }
 }
 
@@ -191,6 +246,9 @@ pub enum CallError {
     /// The arguments do not fit the schema.
     #[error(transparent)]
     Arguments(#[from] ArgumentsError),
+    /// Nobody knows whether the arguments fit.
+    #[error("holding the arguments of `{0}` to its schema takes more work than a call may cause")]
+    Laborious(ToolName),
     /// The arguments fit, but mean nothing that could be done.
     #[error(transparent)]
     Intend(#[from] IntendError),
@@ -209,6 +267,7 @@ impl CallError {
         match self {
             Self::UnknownTool { .. } => "`tool.list` tells which tools there are",
             Self::Arguments(error) => error.advice(),
+            Self::Laborious(_) => "nest the arguments less, or ask whoever made the tool for a plainer schema",
             Self::Intend(error) => error.advice(),
             Self::NoVault { is_locked: true } => "a person opens it with `palyra vault unlock`",
             Self::NoVault { is_locked: false } => "`palyra vault status` says why, and what to do",

@@ -246,7 +246,10 @@ impl Cover {
                     && *cwd == work.cwd
                     && words(work, *fixed) == Some(*known)
             }
-            (Self::Trailing { .. }, Work::Files(_) | Work::Fetch(_) | Work::Connect(_) | Work::Report { .. }) => false,
+            (
+                Self::Trailing { .. },
+                Work::Files(_) | Work::Fetch(_) | Work::Skill(_) | Work::Connect(_) | Work::Report { .. },
+            ) => false,
         }
     }
 }

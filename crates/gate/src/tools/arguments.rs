@@ -1,13 +1,14 @@
 //! Holds the arguments of a call against the schema of its tool, and tells in plain words what does not fit.
 //!
 //! Guarantees: validators are compiled once; several problems are told at once, though not more than a person reads;
-//! text from outside is shown visibly and shortened. Schemas fetch nothing: neither network nor files.
+//! text from outside is shown visibly and shortened. Schemas of skills come from elsewhere, so all are worked through with a bounded effort.
 
 use jsonschema::{
-    JsonType, ValidationError, Validator,
+    ErrorIterator, JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind},
     paths::LocationSegment,
 };
+use palyra_package::schema::{BoundedSchema, Effort, SchemaError, TooMuchWork};
 use palyra_types::{JsonObject, ToolName, visible::visible, word::nearest};
 use serde_json::Value;
 
@@ -17,28 +18,42 @@ use crate::tool::ToolDefinition;
 pub(crate) struct ArgumentCheck {
     tool: ToolName,
     known: Vec<String>,
-    validator: Validator,
+    schema: BoundedSchema,
 }
 
 impl ArgumentCheck {
+    /// Of a tool of our own.
+    pub(crate) fn of_our_own(definition: &ToolDefinition) -> Result<Self, String> {
+        Self::with(definition, BoundedSchema::of_our_own(definition.input_schema()))
+    }
+
+    /// Of a tool that comes from elsewhere.
     pub(crate) fn compile(definition: &ToolDefinition) -> Result<Self, String> {
+        Self::with(definition, BoundedSchema::compile(definition.input_schema()))
+    }
+
+    fn with(definition: &ToolDefinition, checked: Result<BoundedSchema, SchemaError>) -> Result<Self, String> {
         let schema = definition.input_schema();
         let properties = schema.get("properties").and_then(Value::as_object);
         Ok(Self {
             tool: definition.name().clone(),
             known: properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default(),
-            validator: jsonschema::draft202012::new(schema).map_err(|error| error.to_string())?,
+            schema: checked.map_err(|error| error.to_string())?,
         })
     }
 
-    pub(crate) fn check(&self, args: &JsonObject) -> Result<(), ArgumentsError> {
-        let mut problems = self.validator.iter_errors(args.value()).map(|error| self.describe(&error));
-        let told: Vec<String> = problems.by_ref().take(MOST_PROBLEMS).collect();
-        if told.is_empty() {
-            return Ok(());
-        }
-        let more = problems.take(COUNTED).count();
-        Err(ArgumentsError { tool: self.tool.clone(), problems: told, more })
+    /// What does not fit, if anything does not.
+    pub(crate) fn misfit(&self, args: &JsonObject, effort: Effort) -> Result<Option<ArgumentsError>, TooMuchWork> {
+        self.schema.misfit(args.value(), effort, |errors| self.told(errors))
+    }
+
+    fn told(&self, errors: Option<ErrorIterator<'_>>) -> ArgumentsError {
+        let Some(mut errors) = errors else {
+            let problems = vec!["there is too much of them to tell where".to_owned()];
+            return ArgumentsError { tool: self.tool.clone(), problems, more: 0 };
+        };
+        let problems = errors.by_ref().take(MOST_PROBLEMS).map(|error| self.describe(&error)).collect();
+        ArgumentsError { tool: self.tool.clone(), problems, more: errors.take(COUNTED).count() }
     }
 
     fn describe(&self, error: &ValidationError<'_>) -> String {

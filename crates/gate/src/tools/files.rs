@@ -11,10 +11,13 @@ use palyra_types::{AbsolutePath, json::MAX_INTEGER, visible::visible};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use super::{fs_list, fs_read, fs_search, fs_write};
+use super::{
+    fs_list, fs_read, fs_search, fs_write,
+    walk::{Next, Walk},
+};
 use crate::{
-    tool::FileWork,
-    workspace::{Workspace, WorkspaceError},
+    tool::{FileWork, IntendError},
+    workspace::{Kind, Workspace, WorkspaceError},
 };
 
 /// How much a result holds at most, whatever the call says.
@@ -65,6 +68,54 @@ pub(crate) fn perform(
         }
     }
 }
+
+/// The content of a file, up to so many bytes. Blocks.
+pub(crate) fn read_whole(workspace: &Workspace, path: &AbsolutePath, most: u64) -> Result<Vec<u8>, FileError> {
+    let (mut file, _) = workspace.open_file(path)?;
+    read_some(&mut file, most, path, UNHEEDED)
+}
+
+/// The real path that a file is to be written at, whose directory has to be there, and whether it replaces one.
+pub(crate) fn destination(workspace: &Workspace, path: &AbsolutePath) -> Result<(AbsolutePath, bool), IntendError> {
+    let (path, _, replaces) = fs_write::destination(workspace, path.as_str(), false)?;
+    Ok((path, replaces))
+}
+
+/// Makes or replaces a file. Blocks.
+pub(crate) fn write_whole(
+    workspace: &Workspace,
+    path: &AbsolutePath,
+    replaces: bool,
+    content: &[u8],
+) -> Result<(), FileError> {
+    let task = fs_write::Task { path, replaces, appends: false, directories: &[], content };
+    fs_write::perform(&task, workspace, UNHEEDED).map(|_| ())
+}
+
+/// Removes a file. Blocks.
+pub(crate) fn remove(workspace: &Workspace, path: &AbsolutePath) -> Result<(), FileError> {
+    fs_write::remove(workspace, path)
+}
+
+/// What is in a directory: names that are Unicode, and of directories those that may be read. Blocks.
+pub(crate) fn entries(
+    workspace: &Workspace,
+    path: &AbsolutePath,
+    may_read: &dyn Fn(&AbsolutePath) -> bool,
+) -> Result<Vec<(String, Kind, u64)>, FileError> {
+    let heed = Heed { stop: &|| false, may_read };
+    let mut found = Vec::new();
+    Walk::new(workspace, heed, 1).from(path, &mut |met| {
+        if let Ok(name) = std::str::from_utf8(met.name) {
+            found.push((name.to_owned(), met.kind, met.size));
+        }
+        Ok(Next::On)
+    })?;
+    Ok(found)
+}
+
+/// For what nobody waits for any longer than it takes.
+const UNHEEDED: Heed<'static> = Heed { stop: &|| false, may_read: &|_| true };
 
 /// What every performance takes.
 pub(super) type Means<'a> = (&'a Workspace, &'a OutputCaps, Heed<'a>);

@@ -120,7 +120,7 @@ impl Tool for FsWrite {
 }
 
 /// The real path of a file that is to be written, the directories to be made for it, and whether it is there already.
-fn destination(
+pub(super) fn destination(
     workspace: &Workspace,
     text: &str,
     make_directories: bool,
@@ -217,6 +217,19 @@ pub(super) fn perform(task: &Task<'_>, workspace: &Workspace, heed: Heed<'_>) ->
         "path": path, "created": !replaces, "bytes_written": task.content.len(), "size": content.len(),
         "sha256": Sha256Digest::of(&content),
     }))
+}
+
+/// Removes a file. A link in its place is not it.
+pub(super) fn remove(workspace: &Workspace, path: &AbsolutePath) -> Result<(), FileError> {
+    let _writing = workspace.writing();
+    let parent = open_parent(workspace, path)?;
+    let failed = |errno: Errno| FileError::errno(path, errno);
+    let status = statat(&parent, path.file_name(), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+    if Kind::of(&status) != Kind::File {
+        return Err(WorkspaceError::Changed(path.clone()).into());
+    }
+    unlinkat(&parent, path.file_name(), AtFlags::empty()).map_err(failed)?;
+    fsync(&parent).map_err(failed)
 }
 
 fn make_directory(workspace: &Workspace, directory: &AbsolutePath) -> Result<(), FileError> {
