@@ -11,6 +11,7 @@ import { button, duration, element, exact, nodes, part, tell } from './element.j
 /** @typedef {import('./daemon.js').Call} Call */
 /** @typedef {import('./daemon.js').Command} Command */
 /** @typedef {import('./daemon.js').PolicyRef} PolicyRef */
+/** @typedef {import('./daemon.js').SkillCall} SkillCall */
 /** @typedef {{ kind: 'approve', scope: 'once' | 'session' | 'timeboxed', minutes?: number } | { kind: 'deny', message?: string }} Answer */
 
 /** How long a card rests where it is before its buttons work, so that a click meant for something else does not answer it. */
@@ -220,6 +221,7 @@ function whole(approval) {
   const given = unsaid(approval);
   return [element('dl', {},
     ...(command ? process(command) : []),
+    ...(approval.skill ? skill(approval.skill) : []),
     absent(approval.files) ? undefined : part('Files', json(approval.files)),
     given === undefined ? undefined : part(command ? 'Also given' : 'Arguments', json(given)),
     part('Risk', risk(approval.risk.level), list(approval.risk.reasons, 'reasons')),
@@ -246,6 +248,20 @@ function process(command) {
     fact('Variables', pairs(command.environment)),
     command.scripts.length === 0 ? undefined : part('Runs as code', list(command.scripts)),
     absent(command.stdin_sha256) ? undefined : part('Reads', 'text with the digest ', exact(command.stdin_sha256)),
+  ];
+}
+
+/** @param {SkillCall} skill */
+function skill(skill) {
+  const directories = Object.entries(skill.directories);
+  return [
+    part('Skill', exact(skill.id), ' ', exact(skill.version), ', its tool ', exact(skill.tool)),
+    fact('Signed by', absent(skill.signed_by) ? 'nobody: it is being developed' : exact(skill.signed_by), ' for ', exact(skill.publisher)),
+    fact('Directories', directories.length === 0 ? 'none' : element('ol', { class: 'plain' },
+      ...directories.map(([name, { path, access }]) => element('li', {}, exact(path), ` to ${access}, as `, exact(name))))),
+    part('It may', skill.may.length === 0 ? 'nothing but compute' : list(skill.may, 'reasons')),
+    part('At the most', json(skill.limits)),
+    part('Package', exact(skill.package_sha256), ' program ', exact(skill.component_sha256)),
   ];
 }
 

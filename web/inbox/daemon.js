@@ -18,11 +18,13 @@ const SILENCE_MS = 35_000;
  * @typedef {{ program: string, leads_to?: string, args: string[], cwd: string, environment: Record<string, string>,
  *   stdin_sha256?: string, scripts: string[] }} Command
  * @typedef {{ tier?: string, egress?: string, writes: string, hosts: string[], only_once?: boolean, secrets: string[], wall_ms: number }} Containment
+ * @typedef {{ id: string, version: string, publisher: string, signed_by?: string, tool: string, package_sha256: string, component_sha256: string,
+ *   directories: Record<string, { path: string, access: 'read' | 'write' }>, may: string[], limits: Record<string, unknown> }} SkillCall
  * @typedef {'pending' | 'approved' | 'consumed' | 'denied' | 'expired' | 'cancelled'} ApprovalState
  * @typedef {{ id: string, state: ApprovalState, by?: string, covers?: string, message?: string, cause?: string, at: string,
  *   valid_until?: string }} Answered
  * @typedef {{ id: string, call: string, run: string, session: string, principal: string, on_behalf_of?: string, workspace?: string,
- *   tool: string, summary: string, args: unknown, command?: Command, files?: unknown, plan: Containment,
+ *   tool: string, summary: string, args: unknown, command?: Command, files?: unknown, skill?: SkillCall, plan: Containment,
  *   risk: { level: string, reasons: string[] }, reason: string, policies: PolicyRef[], digest: string, asked_at: string,
  *   answer_by: string, answer_within_ms: number, valid_for_seconds: number, waiting: string, state: ApprovalState,
  *   answer?: Answered }} Approval

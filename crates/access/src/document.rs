@@ -9,9 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use palyra_types::Sha256Digest;
+use palyra_types::registry_document;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::{
     api_token::ApiTokenRecord,
@@ -37,9 +36,7 @@ pub fn encode(state: &State, revision: u64) -> Result<Vec<u8>, DocumentError> {
         devices: state.devices().collect(),
         tokens: state.tokens().collect(),
     };
-    let registry = serde_json::to_string(&content).map_err(|error| DocumentError::Form(error.to_string()))?;
-    let digest = Sha256Digest::of(registry.as_bytes());
-    Ok(format!("{{\"version\":{VERSION},\"sha256\":\"{digest}\",\"registry\":{registry}}}\n").into_bytes())
+    registry_document::encode(&content)
 }
 
 /// Reads a state and its revision.
@@ -47,15 +44,7 @@ pub fn encode(state: &State, revision: u64) -> Result<Vec<u8>, DocumentError> {
 /// # Errors
 /// When it is not JSON, of another version, altered, has a field that is not known, or holds what cannot be.
 pub fn decode(document: &[u8]) -> Result<(State, u64), DocumentError> {
-    let head: Head = serde_json::from_slice(document).map_err(|error| refused(&error))?;
-    if head.version != VERSION {
-        return Err(DocumentError::Version(head.version));
-    }
-    let envelope: Envelope<'_> = serde_json::from_slice(document).map_err(|error| refused(&error))?;
-    if Sha256Digest::of(envelope.registry.get().as_bytes()) != envelope.sha256 {
-        return Err(DocumentError::Altered);
-    }
-    let read: Read = serde_json::from_str(envelope.registry.get()).map_err(|error| refused(&error))?;
+    let read: Read = registry_document::decode(document)?;
     let records = Records {
         features: read.features,
         members: read.members,
@@ -63,30 +52,8 @@ pub fn decode(document: &[u8]) -> Result<(State, u64), DocumentError> {
         devices: read.devices,
         tokens: read.tokens,
     };
-    Ok((State::of(records)?, read.revision))
-}
-
-fn refused(error: &serde_json::Error) -> DocumentError {
-    match error.classify() {
-        serde_json::error::Category::Data => DocumentError::Form(error.to_string()),
-        _ => DocumentError::NotJson(error.to_string()),
-    }
-}
-
-/// Enough to know whether the rest can be understood.
-#[derive(Deserialize)]
-struct Head {
-    version: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Envelope<'a> {
-    #[serde(rename = "version")]
-    _version: u64,
-    sha256: Sha256Digest,
-    #[serde(borrow)]
-    registry: &'a RawValue,
+    let state = State::of(records).map_err(DocumentError::Inconsistent)?;
+    Ok((state, read.revision))
 }
 
 #[derive(Serialize)]
@@ -110,41 +77,5 @@ struct Read {
     tokens: Vec<ApiTokenRecord>,
 }
 
-/// Why a document is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DocumentError {
-    /// Cut off, or something else altogether.
-    #[error("it is not JSON: {0}")]
-    NotJson(String),
-    /// Written by a program of another time.
-    #[error("it is of version {0}, and only version {VERSION} is understood")]
-    Version(u64),
-    /// A field that is not known, missing, or not what it should be.
-    #[error("it is not of the form of version {VERSION}: {0}")]
-    Form(String),
-    /// The digest is not that of the content.
-    #[error("its content was altered after it was written")]
-    Altered,
-    /// It holds what cannot be.
-    #[error("it contradicts itself: {0}")]
-    Inconsistent(#[from] Inconsistency),
-}
-
-impl DocumentError {
-    /// What to do about it.
-    #[must_use]
-    pub const fn advice(&self) -> &'static str {
-        match self {
-            Self::NotJson(_) => "restore the file from a backup; it was cut off or overwritten",
-            Self::Version(_) => "start the version of Palyra that wrote it, or restore the file from a backup",
-            Self::Form(_) => {
-                "start the version of Palyra that wrote it, or restore the file from a backup; it is not to be edited"
-            }
-            Self::Altered => "restore the file from a backup; it is not to be edited, only changed through the daemon",
-            Self::Inconsistent(_) => "restore the file from a backup, and report this if nobody edited it",
-        }
-    }
-}
-
-/// The version that is written and read.
-const VERSION: u64 = 1;
+/// Why a registry is refused.
+pub type DocumentError = registry_document::DocumentError<Inconsistency>;

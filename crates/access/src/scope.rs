@@ -43,6 +43,10 @@ words! {
         VaultRead = "vault.read",
         /// Put, bind and remove secrets, and look after the vault.
         VaultManage = "vault.manage",
+        /// See skills and their publishers.
+        SkillsRead = "skills.read",
+        /// Install, grant, stop and remove skills, and say whose count.
+        SkillsManage = "skills.manage",
         /// Change the configuration.
         DaemonConfigure = "daemon.configure",
         /// Use the chat route for other products' clients.
@@ -77,6 +81,10 @@ impl Scope {
             Self::MembersManage => "Invites people, changes their roles and removes them.",
             Self::VaultRead => "Sees which secrets there are and where they may go, but no value.",
             Self::VaultManage => "Puts, binds and removes secrets, and backs the vault up.",
+            Self::SkillsRead => "Sees which skills are installed, what they may use, and whose keys count.",
+            Self::SkillsManage => {
+                "Installs skills, says what they may use and whose keys count, stops and removes them."
+            }
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
@@ -103,12 +111,14 @@ impl Scope {
             | Self::DevicesRead
             | Self::TokensRead
             | Self::MembersRead
-            | Self::VaultRead => Some(WorkspaceRole::Operator),
+            | Self::VaultRead
+            | Self::SkillsRead => Some(WorkspaceRole::Operator),
             Self::PolicyWrite
             | Self::DevicesManage
             | Self::TokensManage
             | Self::MembersManage
             | Self::VaultManage
+            | Self::SkillsManage
             | Self::DaemonConfigure => Some(WorkspaceRole::Admin),
         }
     }
@@ -148,6 +158,7 @@ impl Scope {
                 | Self::TokensManage
                 | Self::MembersManage
                 | Self::VaultManage
+                | Self::SkillsManage
                 | Self::DaemonConfigure
         )
     }
@@ -194,6 +205,7 @@ mod tests {
             "tokens.manage",
             "members.manage",
             "vault.manage",
+            "skills.manage",
             "daemon.configure",
         ];
         assert_eq!(words(|scope| !scope.suits(PrincipalKind::Service)), governing);
@@ -205,7 +217,15 @@ mod tests {
         let of = |role| words(|scope| scope.needs() == Some(role));
         assert_eq!(
             of(WorkspaceRole::Admin),
-            ["policy.write", "devices.manage", "tokens.manage", "members.manage", "vault.manage", "daemon.configure"]
+            [
+                "policy.write",
+                "devices.manage",
+                "tokens.manage",
+                "members.manage",
+                "vault.manage",
+                "skills.manage",
+                "daemon.configure",
+            ]
         );
         assert_eq!(
             of(WorkspaceRole::Operator),
@@ -219,6 +239,7 @@ mod tests {
                 "tokens.read",
                 "members.read",
                 "vault.read",
+                "skills.read",
             ]
         );
         assert!(Scope::PolicyWrite.is_reached_by(Some(WorkspaceRole::Owner)));
@@ -238,6 +259,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 21);
+        assert_eq!(Scope::ALL.len(), 23);
     }
 }

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use palyra_types::{
-    Sha256Digest, Timestamp, ToolName,
+    AbsolutePath, Sha256Digest, SkillId, Timestamp, ToolName,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{call::PolicyRef, schema};
+use crate::{
+    call::PolicyRef,
+    schema,
+    skill::{FileAccess, SkillLimits},
+};
 
 /// A question to a person: everything about a call, uncut.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -51,6 +55,9 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub files: Option<Value>,
+    /// The skill it would run, if it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<SkillCall>,
     /// How it would run.
     pub plan: Containment,
     /// How much is at stake.
@@ -119,6 +126,47 @@ pub struct Command {
     pub stdin_sha256: Option<Sha256Digest>,
     /// Files that it would run as code.
     pub scripts: Vec<String>,
+}
+
+/// A tool of a skill to run, with everything that it can reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SkillCall {
+    /// The skill.
+    #[schema(value_type = schema::SkillText)]
+    pub id: SkillId,
+    /// Its version.
+    pub version: String,
+    /// Who publishes it.
+    #[schema(value_type = schema::PublisherText)]
+    pub publisher: String,
+    /// The id of the key that its package is signed with; absent for one that is being developed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::KeyId>)]
+    pub signed_by: Option<String>,
+    /// The tool, by its name in the skill.
+    pub tool: String,
+    /// The digest of its package.
+    #[schema(value_type = schema::Digest)]
+    pub package_sha256: Sha256Digest,
+    /// The digest of its program.
+    #[schema(value_type = schema::Digest)]
+    pub component_sha256: Sha256Digest,
+    /// The directories that it may use, by the names that it calls them.
+    pub directories: BTreeMap<String, SkillDirectory>,
+    /// What it may use, in sentences.
+    pub may: Vec<String>,
+    /// How much it may use.
+    pub limits: SkillLimits,
+}
+
+/// A directory that a skill may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SkillDirectory {
+    /// The directory, by its real path.
+    #[schema(value_type = schema::Path)]
+    pub path: AbsolutePath,
+    /// How it may be used.
+    pub access: FileAccess,
 }
 
 /// How a call would run.

@@ -103,6 +103,18 @@ pub struct Call {
     /// Why it did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refused>,
+    /// What a skill said beside its answer, as far as there was room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<CallLogLine>,
+}
+
+/// A line that a skill said beside its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CallLogLine {
+    /// `debug`, `info`, `warn` or `error`.
+    pub level: String,
+    /// What it says.
+    pub message: String,
 }
 
 /// What was proposed. Known shapes of tokens are masked.

@@ -16,6 +16,7 @@
 //! | API tokens | [`token`] |
 //! | members, roles, switches | [`member`] |
 //! | secrets, and where they may go | [`vault`] |
+//! | skills, their publishers, and calls of them run once more | [`skill`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -33,6 +34,7 @@ pub mod member;
 pub mod policy;
 pub mod run;
 pub mod schema;
+pub mod skill;
 pub mod strict;
 pub mod token;
 pub mod tool;

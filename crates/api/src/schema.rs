@@ -64,3 +64,18 @@ pub struct SecretNameText(#[expect(dead_code, reason = "it is there to be descri
     example = "global/github"
 )]
 pub struct SecretText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// What a skill is called: its publisher and its name.
+#[derive(ToSchema)]
+#[schema(pattern = "^[a-z0-9][a-z0-9-]{0,47}/[a-z0-9][a-z0-9-]{0,47}$", example = "acme/text-diff")]
+pub struct SkillText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// The name of a publisher of skills.
+#[derive(ToSchema)]
+#[schema(pattern = "^[a-z0-9][a-z0-9-]{0,47}$", example = "acme")]
+pub struct PublisherText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// The id of a key, as minisign shows it.
+#[derive(ToSchema)]
+#[schema(pattern = "^[0-9A-F]{16}$", example = "E7620F1842B4E81F")]
+pub struct KeyId(#[expect(dead_code, reason = "it is there to be described")] String);

@@ -1,5 +1,7 @@
 //! Reads what serde would read too freely: an array where an object is described, a number that JSON readers disagree about.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -14,6 +16,16 @@ pub(crate) fn optional<'de, D: Deserializer<'de>, T: de::DeserializeOwned>(from:
 /// A list of objects.
 pub(crate) fn each<'de, D: Deserializer<'de>, T: de::DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
     Vec::<Value>::deserialize(from)?.into_iter().map(object).collect::<Result<_, _>>().map_err(de::Error::custom)
+}
+
+/// Objects under names.
+pub(crate) fn under_names<'de, D: Deserializer<'de>, T: de::DeserializeOwned>(
+    from: D,
+) -> Result<BTreeMap<String, T>, D::Error> {
+    let all = BTreeMap::<String, Value>::deserialize(from)?.into_iter();
+    all.map(|(name, value)| Ok((name, object(value)?)))
+        .collect::<Result<_, _>>()
+        .map_err(|error: serde_json::Error| de::Error::custom(error))
 }
 
 /// The number of a record, if there is one.

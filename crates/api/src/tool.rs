@@ -1,6 +1,6 @@
 //! Tools, their postures, and the workspaces they work in.
 
-use palyra_types::{AbsolutePath, Posture, Sha256Digest, ToolCapability, ToolName, WorkspaceName};
+use palyra_types::{AbsolutePath, Posture, Sha256Digest, SkillId, ToolCapability, ToolName, WorkspaceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -26,6 +26,21 @@ pub struct Tool {
     /// The JSON Schema of its arguments.
     #[schema(value_type = Object)]
     pub input_schema: Value,
+    /// The JSON Schema of what it answers, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// The skill that it belongs to, if it is no built-in tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::SkillText>)]
+    pub skill: Option<SkillId>,
+    /// Who publishes that skill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::PublisherText>)]
+    pub publisher: Option<String>,
+    /// Whether that skill is in quarantine, so that the tool cannot be called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quarantined: bool,
     /// The digest of everything that is told about it.
     #[schema(value_type = schema::Digest)]
     pub digest: Sha256Digest,

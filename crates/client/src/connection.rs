@@ -6,7 +6,7 @@ use std::{
     error::Error,
     io,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http_body_util::Full;
@@ -23,7 +23,13 @@ use crate::{error::ClientError, transport::Transport};
 /// The connections of a client.
 pub(crate) struct Connections {
     pub(crate) transport: Transport,
-    idle: Mutex<Option<SendRequest<Full<Bytes>>>>,
+    idle: Mutex<Option<Idle>>,
+}
+
+/// A connection that nothing is under way on, and since when.
+struct Idle {
+    sender: SendRequest<Full<Bytes>>,
+    since: Instant,
 }
 
 /// A connection on which a request was answered.
@@ -41,6 +47,8 @@ impl Connections {
         patience: Duration,
     ) -> Result<(Response<Incoming>, InUse), ClientError> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that was idle for long may be about to be closed by the daemon, while a request is on its way.
+        let kept = kept.filter(|kept| kept.since.elapsed() < MOST_IDLE).map(|kept| kept.sender);
         if let Some(mut kept) = kept.filter(|kept| !kept.is_closed())
             && kept.ready().await.is_ok()
         {
@@ -61,7 +69,8 @@ impl Connections {
 
     /// Keeps a connection whose answer was read to its end.
     pub(crate) fn keep(&self, InUse(sender): InUse) {
-        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        let idle = Idle { sender, since: Instant::now() };
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(idle);
     }
 
     async fn open(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
@@ -97,3 +106,6 @@ fn alert(error: &hyper::Error) -> Option<String> {
     }
     None
 }
+
+/// How long a connection is used again after its last answer. The daemon closes idle ones after a few seconds.
+const MOST_IDLE: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@
 //! | you look for | read |
 //! |---|---|
 //! | how to reach a daemon | [`Client`], [`Endpoint`], [`DeviceKeys`], [`Bearer`] |
-//! | one method for each route | `routes.rs`, and `vault.rs` for those of the vault |
+//! | one method for each route | `routes.rs`; `vault.rs` for those of the vault, [`skills`] for those of skills |
 //! | events as they happen | [`EventStream`], [`Told`] |
 //! | why there is no answer | [`ClientError`] |
 
@@ -18,6 +18,7 @@ mod endpoint;
 mod error;
 mod query;
 mod routes;
+pub mod skills;
 mod sse;
 mod stream;
 mod told;

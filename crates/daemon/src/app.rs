@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use palyra_access::AccessRegistry;
@@ -12,7 +12,7 @@ use palyra_identity::Address;
 use palyra_journal::{JournalStore, Publisher};
 use palyra_types::{Clock, DeviceId, Entropy, StateHome, Timestamp};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     attempts::Attempts,
@@ -25,6 +25,7 @@ use crate::{
     keys::KeysUnderWay,
     pairings::Pairings,
     renewals::Renewals,
+    routes,
     runs::OwnRuns,
     streams::Readers,
     vault::{VaultOpener, VaultWord},
@@ -80,6 +81,10 @@ pub struct App {
     pub policies: Mutex<InForce>,
     /// Held while configuration and policies are read again.
     pub reloading: tokio::sync::Mutex<()>,
+    /// The turns of packages to be sent here.
+    pub uploads: Arc<Semaphore>,
+    /// The turns of packages to be read.
+    pub packages: Arc<Semaphore>,
     /// Who follows how many streams.
     pub readers: Readers,
     /// Whether the daemon is about to stop.
@@ -109,8 +114,8 @@ pub struct InForce {
 
 /// What the tools `tool.list` and `daemon.status` tell.
 pub struct Knowledge {
-    /// The tools there are.
-    pub tools: Value,
+    /// The gate that the tools are of.
+    pub gate: OpenGate,
     /// What keeps the journal.
     pub store: Arc<dyn JournalStore>,
     /// Since when the daemon is up.
@@ -121,14 +126,35 @@ pub struct Knowledge {
 
 impl Reports for Knowledge {
     fn report(&self, about: Report) -> Value {
+        let gate = self.gate.now();
         match about {
-            Report::Tools => json!({ "tools": self.tools }),
+            Report::Tools => json!({ "tools": gate.as_ref().map(routes::all_tools).unwrap_or_default() }),
             Report::Status => {
                 let trouble = self.store.trouble().map(|trouble| trouble.to_string());
                 let version = env!("CARGO_PKG_VERSION");
                 let (started, well, vault) = (self.started, trouble.is_none(), self.vault.now());
-                json!({ "version": version, "started": started, "well": well, "trouble": trouble, "vault": vault })
+                let skills = if gate.is_some_and(|gate| gate.skills().is_ok()) { "open" } else { "closed" };
+                json!({
+                    "version": version, "started": started, "well": well, "trouble": trouble, "vault": vault, "skills": skills,
+                })
             }
         }
+    }
+}
+
+/// The gate, for what it is handed itself when it is opened. Empty before that, and after the daemon has stopped.
+#[derive(Clone, Default)]
+pub struct OpenGate(Arc<Mutex<Option<Gate>>>);
+
+impl OpenGate {
+    /// The gate.
+    #[must_use]
+    pub fn now(&self) -> Option<Gate> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the gate, or none in its place: as long as it has one, neither goes away.
+    pub fn set(&self, gate: Option<Gate>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gate;
     }
 }

@@ -16,7 +16,8 @@ use axum::{
 use palyra_access::{
     Credential, CredentialKind, DeviceRefusal, Holder, Limited, MissingScope, Pass, Scope, TokenRefusal, TokenText,
 };
-use palyra_types::{Channel, DeviceId, ObjectId, Resource, SecretRef, Sha256Digest, TokenId};
+use palyra_package::PackageId;
+use palyra_types::{Channel, DeviceId, ObjectId, Resource, SecretRef, Sha256Digest, SkillId, TokenId};
 
 use crate::{
     app::App,
@@ -27,7 +28,7 @@ use crate::{
     extract,
     failure::Failure,
     origin::Origin,
-    oversight::{any_secret, object},
+    oversight::{ANY_SKILL, any_secret, any_skill, object},
     places::{Asker, Place},
     rules::{self, Asks, Credentials, Entry, Needs},
 };
@@ -214,7 +215,22 @@ fn ask(app: &App, caller: &Caller, asks: Asks, request: &Parts) -> Result<(), Fa
             let secret = named_secret(request.uri.path()).map_or_else(any_secret, Ok)?;
             caller.may(app, action, Resource::Secret(secret))
         }
+        Asks::Skill(action) => {
+            let skill = named_skill(request.uri.path()).map_or_else(any_skill, Ok)?;
+            caller.may(app, action, Resource::Skill(skill))
+        }
     }
+}
+
+/// The skill in a path, `/api/v1/skills/PUBLISHER/NAME`, or one that stands for all of a publisher: `/api/v1/publishers/PUBLISHER/keys`.
+fn named_skill(path: &str) -> Option<SkillId> {
+    let mut parts = path.split('/').skip(3);
+    let (noun, publisher) = (parts.next()?, percent_decoded(parts.next()?)?);
+    let name = match noun {
+        "skills" => percent_decoded(parts.next()?)?,
+        _ => ANY_SKILL.to_owned(),
+    };
+    PackageId::parse(&format!("{publisher}/{name}")).ok().map(|id| id.skill_id().clone())
 }
 
 /// The secret in a path: `/api/v1/vault/secrets/SCOPE/NAME`.
@@ -333,6 +349,20 @@ mod tests {
         assert_eq!(read("/api/v1/vault/secrets/global/github").as_deref(), Some("global/github"));
         for path in
             ["/api/v1/vault/secrets/global", "/api/v1/vault/secrets/shop/a", "/api/v1/vault/secrets/skill:a/b%2Fc"]
+        {
+            assert_eq!(read(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_skill_in_a_path_is_read_as_the_handler_reads_it() {
+        let read = |path: &str| named_skill(path).map(|id| id.to_string());
+        for path in ["/api/v1/skills/acme/text-diff", "/api/v1/skills/acme/text%2Ddiff/grants"] {
+            assert_eq!(read(path).as_deref(), Some("acme/text-diff"), "{path}");
+        }
+        assert_eq!(read("/api/v1/publishers/acme/keys/00FF").as_deref(), Some("acme/any"));
+        for path in
+            ["/api/v1/skills", "/api/v1/skills/inspect", "/api/v1/skills/a%2Fb/c", "/api/v1/publishers/Acme/keys"]
         {
             assert_eq!(read(path), None, "{path}");
         }

@@ -17,6 +17,7 @@ use palyra_gate::{
         ApprovalsConfig, BudgetConfig, CallsConfig, EgressSection, PolicySection, Presence, PresetChoice,
         ToolCallConfig, WorkspaceSection,
     },
+    skills::WasmPluginRunnerPolicy,
 };
 use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
@@ -45,6 +46,8 @@ pub struct Config {
     pub budget: BudgetConfig,
     /// How much may be under way at once.
     pub calls: CallsConfig,
+    /// What skills may have at the most.
+    pub skills: WasmPluginRunnerPolicy,
     /// How long and how much the journal keeps.
     pub journal: JournalSection,
     /// How fast programs may go.
@@ -108,6 +111,7 @@ impl Config {
             approvals: self.approvals.clone(),
             budget: self.budget,
             calls: self.calls,
+            skills: self.skills.clone(),
         }
     }
 
@@ -450,6 +454,7 @@ pub const SECTIONS: &[&str] = &[
     "approvals",
     "budget",
     "calls",
+    "skills",
     "journal",
     "access",
     "vault",

@@ -24,18 +24,19 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 use serde_json::json;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
+    sync::{Semaphore, watch},
     task::JoinHandle,
 };
 
 use crate::{
-    app::{App, InForce, Knowledge},
+    app::{App, InForce, Knowledge, OpenGate},
     attempts::{self, Attempts},
     certifier::{AuthorityFiles, Certifier, CertifierError},
     config::{Config, environment},
     console::Console,
     contact::{Told, serving},
     edge::{Listener, Names, RequestIds},
+    extract::{PACKAGES_AT_ONCE, UPLOADS_AT_ONCE},
     figures::Figures,
     governing,
     hub::Hub,
@@ -48,6 +49,7 @@ use crate::{
     renewals::Renewals,
     routes,
     runs::OwnRuns,
+    skills,
     standing::Standing,
     streams::Readers,
     vault::{VaultOpener, VaultWord},
@@ -58,6 +60,7 @@ use crate::{
 pub struct Daemon {
     app: Arc<App>,
     journal: Arc<SqliteJournal>,
+    open_gate: OpenGate,
     stop: watch::Sender<Stop>,
     listeners: Vec<JoinHandle<()>>,
     signals: Signals,
@@ -111,8 +114,10 @@ impl Daemon {
         let room = descriptors.map_or(usize::MAX, |most| usize::try_from(most / 4).unwrap_or(usize::MAX));
         let net = Arc::new(Connector::new(resolver, listeners).with_room(room));
         let word = VaultWord::default();
-        let deciding = (engine, &store, standing, word.clone());
-        let gate = open_gate(installation, &config, deciding, (&clock, &entropy, net)).await?;
+        let open_gate = OpenGate::default();
+        let deciding = (engine, &store, standing, (word.clone(), open_gate.clone()));
+        let gate = open(installation, &config, deciding, (&clock, &entropy, net)).await?;
+        open_gate.set(Some(gate.clone()));
         let recovered = gate.recover().await?;
         let policy_set = gate.engine().snapshot().digest();
         let version = env!("CARGO_PKG_VERSION");
@@ -125,6 +130,7 @@ impl Daemon {
         let made_of = (Arc::clone(&clock), Arc::clone(&entropy));
         let vault = Arc::new(VaultOpener::new(installation.home(), config.vault.clone(), made_of, word));
         vault.begin(&gate).await;
+        skills::open(&gate, installation.home(), &config.skills).await;
         let app = Arc::new(App {
             vault,
             hub: Hub::open(Arc::clone(&store)).await?,
@@ -147,6 +153,8 @@ impl Daemon {
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
+            uploads: Arc::new(Semaphore::new(UPLOADS_AT_ONCE)),
+            packages: Arc::new(Semaphore::new(PACKAGES_AT_ONCE)),
             readers: Readers::default(),
             stopping: watch::channel(false).0,
             config: Mutex::new(Arc::new(config)),
@@ -169,7 +177,8 @@ impl Daemon {
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");
         });
-        Ok(Self { app, journal, stop, listeners, signals, drain, told: told.ok(), at_terminal: stderr().is_terminal() })
+        let at_terminal = stderr().is_terminal();
+        Ok(Self { app, journal, open_gate, stop, listeners, signals, drain, told: told.ok(), at_terminal })
     }
 
     /// What handlers see of it.
@@ -201,7 +210,7 @@ impl Daemon {
 
     /// Stops: takes nothing new, lets what runs go on for a while or until it is told again, ends it, and closes the journal.
     pub async fn stop(self) {
-        let Self { app, journal, stop, listeners, mut signals, drain, told, .. } = self;
+        let Self { app, journal, open_gate, stop, listeners, mut signals, drain, told, .. } = self;
         app.stopping.send_replace(true);
         tokio::select! {
             () = nothing_runs(&app) => {}
@@ -220,6 +229,7 @@ impl Daemon {
             tracing::warn!(%error, "the end of the daemon could not be recorded");
         }
         tracing::info!(left, "stopped");
+        open_gate.set(None);
         drop((app, journal, told));
     }
 }
@@ -330,17 +340,15 @@ fn certifier(
     Ok(Certifier::new(installation.authority().clone(), files, names, (Arc::clone(clock), Arc::clone(entropy)))?)
 }
 
-async fn open_gate(
+async fn open(
     installation: &Installation,
     config: &Config,
-    (engine, store, standing, vault): (Arc<Engine>, &Arc<dyn JournalStore>, Standing, VaultWord),
+    (engine, store, standing, (vault, gate)): (Arc<Engine>, &Arc<dyn JournalStore>, Standing, (VaultWord, OpenGate)),
     (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
     let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
-    let tools: Vec<_> = registry.definitions().map(routes::tools_told).collect();
-    let tools = serde_json::to_value(tools).map_err(|error| StartError::Build(error.to_string()))?;
     let (store_of_reports, started) = (Arc::clone(store), clock.now());
-    let reports: Arc<dyn Reports> = Arc::new(Knowledge { tools, store: store_of_reports, started, vault });
+    let reports: Arc<dyn Reports> = Arc::new(Knowledge { gate, store: store_of_reports, started, vault });
     let presence = installation.presence()?;
     let presence = presence.map(|hash| PresencePin::new(&hash)).transpose();
     Ok(Gate::open(Parts {

@@ -27,7 +27,7 @@ use palyra_types::{Entropy, HostName, entropy::NoEntropy};
 
 use crate::{
     app::App,
-    extract::{BACKUP_BODY, LONGEST_BODY, too_large},
+    extract::{BACKUP_BODY, LONGEST_BODY, PACKAGE_BODY, too_large},
     failure::Failure,
 };
 
@@ -199,7 +199,11 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
 /// Refuses at once what says itself that it is too long, so that nobody waits for it.
 fn short_enough(request: &Request) -> Result<(), Failure> {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    let most = if request.uri().path() == "/api/v1/vault/import" { BACKUP_BODY } else { LONGEST_BODY };
+    let most = match request.uri().path() {
+        "/api/v1/skills" | "/api/v1/skills/inspect" => PACKAGE_BODY,
+        "/api/v1/vault/import" => BACKUP_BODY,
+        _ => LONGEST_BODY,
+    };
     match length.and_then(|length| length.parse::<usize>().ok()) {
         Some(length) if length > most => Err(too_large(most)),
         _ => Ok(()),

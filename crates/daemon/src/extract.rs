@@ -11,9 +11,13 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
     http::{HeaderMap, header, request::Parts},
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use palyra_api::skill::NewSkill;
+use palyra_package::PackageId;
 use palyra_types::{Json, SecretRef, VaultScope, json::Limits, name::SecretName};
 use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::{app::App, authorise, failure::Failure};
@@ -34,20 +38,74 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, M
             return Err(not_json());
         }
         let (parts, body) = request.into_parts();
-        let bytes = read(body, MOST).await?;
+        let bytes = read(body, MOST, BODY_PATIENCE).await?;
         authorise::again(app, &parts)?;
-        let limits = Limits { bytes: MOST, ..Limits::default() };
-        let json = Json::parse(&bytes, limits)
-            .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
-        // serde would read an array as an object whose keys are left out.
-        if !json.value().is_object() {
-            return Err(Failure::bad_request("the body is no JSON object"));
-        }
+        let json = object_in(&bytes, MOST)?;
         let digest = json.digest();
         let said =
             serde_json::from_value(json.into_value()).map_err(|error| Failure::bad_request(error.to_string()))?;
         Ok(Self { said, digest })
     }
+}
+
+/// A JSON body with the package of a skill. One is read at a time, from whoever may install skills.
+pub struct Packed {
+    /// The package.
+    pub archive: Vec<u8>,
+    /// What else was said. The package is not in it any more.
+    pub said: NewSkill,
+    /// The turn, which is over when the package has been dealt with.
+    pub turn: OwnedSemaphorePermit,
+}
+
+impl FromRequest<Arc<App>> for Packed {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        if !is_json(request.headers()) {
+            return Err(not_json());
+        }
+        let (parts, body) = request.into_parts();
+        // SECURITY: a package takes several times its size while it is read, so whoever sends many must not have them read all at once. Some
+        // may be on their way meanwhile, so that nobody waits for whoever sends slowly.
+        let _sending = turn(&app.uploads).await?;
+        let bytes = read(body, PACKAGE_BODY, PACKAGE_PATIENCE).await?;
+        let turn = turn(&app.packages).await?;
+        authorise::again(app, &parts)?;
+        let reading = tokio::task::spawn_blocking(move || unpacked(bytes));
+        let (archive, said) = reading.await.map_err(|error| Failure::internal(error.to_string()))??;
+        Ok(Self { archive, said, turn })
+    }
+}
+
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
+    match tokio::time::timeout(PACKAGE_PATIENCE, Arc::clone(turns).acquire_owned()).await {
+        Ok(Ok(turn)) => Ok(turn),
+        _ => {
+            let message = "other packages are being read";
+            Err(Failure::new("too_many_requests", message, "try again when they have been"))
+        }
+    }
+}
+
+fn unpacked(bytes: Vec<u8>) -> Result<(Vec<u8>, NewSkill), Failure> {
+    let value = object_in(&bytes, PACKAGE_BODY)?.into_value();
+    drop(bytes);
+    let mut said: NewSkill = serde_json::from_value(value).map_err(|error| Failure::bad_request(error.to_string()))?;
+    // Where it breaks off says nothing to anybody.
+    let archive = BASE64_STANDARD
+        .decode(std::mem::take(&mut said.package))
+        .map_err(|_| Failure::new("bad_package", "the package is not in base 64", "spell it with padding"))?;
+    Ok((archive, said))
+}
+
+/// A body as a JSON object that everybody reads alike.
+fn object_in(bytes: &[u8], most: usize) -> Result<Json, Failure> {
+    let limits = Limits { bytes: most, ..Limits::default() };
+    let json = Json::parse(bytes, limits)
+        .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
+    // serde would read an array as an object whose keys are left out.
+    if json.value().is_object() { Ok(json) } else { Err(Failure::bad_request("the body is no JSON object")) }
 }
 
 /// A JSON body that holds a value or a passphrase: wiped once it was read, and never quoted.
@@ -79,7 +137,7 @@ impl<const MOST: usize> FromRequest<Arc<App>> for Sealed<MOST> {
             return Err(not_json());
         }
         let (parts, body) = request.into_parts();
-        let bytes = Zeroizing::new(read(body, MOST).await?);
+        let bytes = Zeroizing::new(read(body, MOST, BODY_PATIENCE).await?);
         authorise::again(app, &parts)?;
         // serde would read an array as an object whose keys are left out.
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -121,6 +179,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// The skill that a path names: its publisher and its name, each a part of its own.
+pub struct NamedSkill(pub PackageId);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedSkill {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let TwoNamed(publisher, name) = parts.extract::<TwoNamed<String, String>>().await?;
+        let id = PackageId::parse(&format!("{publisher}/{name}"));
+        id.map(Self).map_err(|error| Failure::new("bad_request", error.to_string(), error.advice()))
+    }
+}
+
 /// An id or a number in the path.
 pub struct Named<T>(pub T);
 
@@ -134,15 +205,30 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> 
     }
 }
 
+/// Two names in the path.
+pub struct TwoNamed<A, B>(pub A, pub B);
+
+impl<S: Send + Sync, A: FromStr<Err: Display>, B: FromStr<Err: Display>> FromRequestParts<S> for TwoNamed<A, B> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let Path((one, other)) =
+            parts.extract::<Path<(String, String)>>().await.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let one = one.parse().map_err(|error: A::Err| Failure::bad_request(error.to_string()))?;
+        let other = other.parse().map_err(|error: B::Err| Failure::bad_request(error.to_string()))?;
+        Ok(Self(one, other))
+    }
+}
+
 /// Reads a whole body, if it is not too long and not too slow.
-async fn read(body: Body, most: usize) -> Result<Vec<u8>, Failure> {
+async fn read(body: Body, most: usize, patience: Duration) -> Result<Vec<u8>, Failure> {
     let reading = Limited::new(body, most).collect();
-    match tokio::time::timeout(BODY_PATIENCE, reading).await {
+    match tokio::time::timeout(patience, reading).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes().into()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(most)),
         Ok(Err(error)) => Err(Failure::bad_request(format!("the body broke off: {error}"))),
         Err(_) => {
-            let message = format!("the body did not come within {} seconds", BODY_PATIENCE.as_secs());
+            let message = format!("the body did not come within {} seconds", patience.as_secs());
             Err(Failure::new("too_slow", message, "send it in one go"))
         }
     }
@@ -174,8 +260,20 @@ pub const SECRET_BODY: usize = 512 << 10;
 /// The longest part of a backup of a vault that is read at once.
 pub const BACKUP_BODY: usize = 16 << 20;
 
+/// The longest body with a package: 64 MiB of it in base 64, and what is said about it.
+pub const PACKAGE_BODY: usize = 96 << 20;
+
 /// The longest body that is read from somebody without a credential.
 pub const STRANGERS_BODY: usize = 1 << 10;
 
+/// How many bodies with a package are read at once.
+pub const PACKAGES_AT_ONCE: usize = 1;
+
+/// How many of them may be on their way.
+pub const UPLOADS_AT_ONCE: usize = 4;
+
 /// How long a body may take.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a body with a package may take, and how long it may wait for its turn.
+const PACKAGE_PATIENCE: Duration = Duration::from_secs(60);

@@ -9,7 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use palyra_api::ErrorDetail;
-use palyra_gate::{AnswerError, Refusal, safekeeping::VaultRefusal};
+use palyra_gate::{
+    AnswerError, Refusal,
+    safekeeping::VaultRefusal,
+    skills::{SkillRefusal, StoreError},
+};
 use palyra_journal::{ExportError, ProofError, ReadError};
 use palyra_types::id::CallId;
 use palyra_vault::{OpenError, VaultError, backend::BackendError, backup::BackupError};
@@ -158,6 +162,60 @@ const fn secret_code(error: &VaultError) -> &'static str {
     }
 }
 
+impl From<SkillRefusal> for Failure {
+    fn from(refusal: SkillRefusal) -> Self {
+        if let SkillRefusal::Gate(refusal) = refusal {
+            return refusal.into();
+        }
+        Self::new(skill_code(&refusal), refusal.to_string(), refusal.advice())
+    }
+}
+
+/// The word for a refusal about skills.
+const fn skill_code(refusal: &SkillRefusal) -> &'static str {
+    match refusal {
+        SkillRefusal::Closed(_) => "skills_closed",
+        SkillRefusal::Unknown(_) => "unknown_skill",
+        SkillRefusal::Package(_) => "bad_package",
+        SkillRefusal::Compiling(_) => "not_compiled",
+        SkillRefusal::NotDeveloping | SkillRefusal::NoFirstTrust => "not_configured",
+        SkillRefusal::NoReplay(_) => "no_replay",
+        SkillRefusal::Store(error) => store_code(error),
+        SkillRefusal::Shelf(_) => "skills_unusable",
+        SkillRefusal::Gate(_) => "internal",
+    }
+}
+
+const fn store_code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::NotInstalled(_) => "unknown_skill",
+        StoreError::Unsigned(_) => "unsigned",
+        StoreError::Signature(_) => "bad_signature",
+        StoreError::UnknownPublisher { .. } => "unknown_publisher",
+        StoreError::OtherKey { .. } | StoreError::Distrusted { .. } | StoreError::ReleaseOfDistrusted(_) => "untrusted",
+        StoreError::NotTrusted { .. } => "unknown_key",
+        StoreError::Rollback { .. } | StoreError::SameVersion { .. } => "version_rollback",
+        StoreError::OtherDomain { .. } => "other_origin",
+        StoreError::Grant(_) => "bad_grant",
+        StoreError::Reason(_) => "bad_reason",
+        StoreError::Quarantined(_) => "already_quarantined",
+        StoreError::NotQuarantined(_) => "not_quarantined",
+        StoreError::TooManySkills { .. } => "too_many_records",
+        StoreError::Overtaken => "skills_changed",
+        StoreError::PackageAltered { .. } | StoreError::OtherArchive => "package_altered",
+        StoreError::Held(_)
+        | StoreError::NotRegular(_)
+        | StoreError::Foreign(_)
+        | StoreError::OpenToOthers(_)
+        | StoreError::TooLarge { .. }
+        | StoreError::Io { .. }
+        | StoreError::Unsure { .. }
+        | StoreError::Registry { .. }
+        | StoreError::RegistryGone(_)
+        | StoreError::Unwritable(_) => "skills_unusable",
+    }
+}
+
 impl From<ProofError> for Failure {
     fn from(error: ProofError) -> Self {
         Self::not_found(error.to_string())
@@ -218,6 +276,7 @@ pub fn status_of(code: &str) -> StatusCode {
             StatusCode::NOT_FOUND
         }
         "unknown_secret" | "unknown_version" | "unknown_binding" => StatusCode::NOT_FOUND,
+        "unknown_skill" | "unknown_key" => StatusCode::NOT_FOUND,
         "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
@@ -230,6 +289,14 @@ pub fn status_of(code: &str) -> StatusCode {
         "vault_locked" | "vault_closed" | "vault_open" | "vault_changed" | "already_bound" | "secret_expired" => {
             StatusCode::CONFLICT
         }
+        "skills_closed"
+        | "skills_changed"
+        | "version_rollback"
+        | "other_origin"
+        | "already_quarantined"
+        | "not_quarantined"
+        | "package_altered"
+        | "no_replay" => StatusCode::CONFLICT,
         "approval_expired" | "dropped" => StatusCode::GONE,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -238,10 +305,57 @@ pub fn status_of(code: &str) -> StatusCode {
         "no_passphrase" | "weak_passphrase" | "bad_secret" | "bad_binding" | "bad_backup" | "bad_recipient" => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
+        "bad_package" | "unsigned" | "bad_signature" | "unknown_publisher" | "untrusted" | "not_compiled"
+        | "bad_grant" | "bad_reason" | "bad_key" | "not_configured" => StatusCode::UNPROCESSABLE_ENTITY,
         "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
         | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
         "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept"
-        | "vault_busy" | "vault_unwritable" => StatusCode::SERVICE_UNAVAILABLE,
+        | "vault_busy" | "vault_unwritable" | "skills_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_about_skills_has_a_status_of_its_own() {
+        for (status, codes) in [
+            (404, &["unknown_skill", "unknown_key"][..]),
+            (
+                409,
+                &[
+                    "skills_closed",
+                    "skills_changed",
+                    "version_rollback",
+                    "other_origin",
+                    "already_quarantined",
+                    "not_quarantined",
+                    "package_altered",
+                    "no_replay",
+                ],
+            ),
+            (
+                422,
+                &[
+                    "bad_package",
+                    "unsigned",
+                    "bad_signature",
+                    "unknown_publisher",
+                    "untrusted",
+                    "not_compiled",
+                    "bad_grant",
+                    "bad_reason",
+                    "bad_key",
+                    "not_configured",
+                ],
+            ),
+            (503, &["skills_unusable"]),
+        ] {
+            for code in codes {
+                assert_eq!(status_of(code).as_u16(), status, "{code}");
+            }
+        }
     }
 }

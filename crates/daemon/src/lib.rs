@@ -19,6 +19,7 @@
 //! | event streams | [`hub`], [`streams`] |
 //! | reloads and replays of policies | [`policies`] |
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
+//! | when skills are opened, how they are told, and their compiler | [`skills`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -60,6 +61,7 @@ pub mod routes;
 pub mod rules;
 pub mod runs;
 pub mod sandbox;
+pub mod skills;
 pub mod standing;
 mod start;
 pub mod story;
@@ -71,5 +73,7 @@ pub use config::{Config, environment};
 pub use contact::{Contact, Serving};
 pub use daemon::{Daemon, StartError};
 pub use installation::{Installation, InstallationError};
+pub use palyra_gate::skills::{SkillFailure, rehearsal};
+pub use skills::compiler_child;
 pub use start::{ServeError, ports_are_free, serve, serve_with};
 pub use world::World;

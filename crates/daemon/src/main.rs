@@ -3,6 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Before anything else: what it compiles comes from anywhere.
+    if let Some(code) = palyra_daemon::compiler_child(std::env::args_os().skip(1)) {
+        return code;
+    }
     let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     match arguments.first().map(String::as_str) {
         None => serve(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use palyra_api::call::{Call, Calls};
 use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, state::CallState};
-use palyra_types::{Action, ObjectId, ObjectKind, Resource, SecretRef, WorkspaceName, id::CallId};
+use palyra_types::{Action, ObjectId, ObjectKind, Resource, SecretRef, SkillId, WorkspaceName, id::CallId};
 
 use crate::{app::App, caller::Caller, failure::Failure, proposing::known};
 
@@ -52,6 +52,25 @@ pub fn thing(kind: ObjectKind, name: &str) -> Result<Resource, Failure> {
 /// Never, but for a broken build.
 pub fn any_secret() -> Result<SecretRef, Failure> {
     SecretRef::parse("global/any").map_err(|error| Failure::internal(error.to_string()))
+}
+
+/// A skill that stands for any, where what is asked about names none.
+///
+/// # Errors
+/// Never, but for a broken build.
+pub fn any_skill() -> Result<SkillId, Failure> {
+    SkillId::parse(&format!("{ANY_SKILL}/{ANY_SKILL}")).map_err(|error| Failure::internal(error.to_string()))
+}
+
+/// What holds everywhere is not for those who are bound to some workspaces.
+///
+/// # Errors
+/// When they are.
+pub fn holds_everywhere(caller: &Caller) -> Result<(), Failure> {
+    match caller.member_of {
+        None => Ok(()),
+        Some(_) => Err(Refusal::NotPermitted("it holds beyond the workspaces that they belong to".to_owned()).into()),
+    }
 }
 
 /// Workspaces that there are.
@@ -162,6 +181,9 @@ impl Page {
         Calls { calls: self.calls, more: true }
     }
 }
+
+/// The name of what stands for any skill, of any publisher or of one.
+pub(crate) const ANY_SKILL: &str = "any";
 
 const ONLY: &str = "daemon";
 

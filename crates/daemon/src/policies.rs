@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use palyra_api::policy::{CallExplanation, Flip, Replay, ReplayReport};
-use palyra_gate::config::PresetChoice;
+use palyra_gate::{config::PresetChoice, skills::WasmPluginRunnerPolicy};
 use palyra_journal::{RecordKind, StoredRecord};
 use palyra_policy::{
     CallRequest, PolicyEvaluationConfig, PolicyRequestContext, RequestDocument, Snapshot, SourceFile, Verdict,
@@ -58,6 +58,11 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
                     journal: known.journal.clone(),
                     vault: known.vault.clone(),
                     log: known.log.clone(),
+                    skills: WasmPluginRunnerPolicy {
+                        concurrent_calls: known.skills.concurrent_calls,
+                        all_memory_bytes: known.skills.all_memory_bytes,
+                        ..config.skills.clone()
+                    },
                     ..Config::clone(&config)
                 };
                 *known = Arc::new(held);
@@ -88,12 +93,14 @@ const NO_PIN: &str = "nobody can answer: `presence` under [approvals] wants a PI
 /// The sections that changed and are read at the start only.
 fn waits_for_a_restart(before: &Config, after: &Config) -> Vec<String> {
     let changed = [
-        ("listen", before.listen != after.listen),
-        ("journal", before.journal != after.journal),
-        ("vault", before.vault != after.vault),
-        ("log", before.log != after.log),
+        ("under [listen]", before.listen != after.listen),
+        ("under [journal]", before.journal != after.journal),
+        ("under [vault]", before.vault != after.vault),
+        ("under [log]", before.log != after.log),
+        ("of `concurrent_calls` under [skills]", before.skills.concurrent_calls != after.skills.concurrent_calls),
+        ("of `all_memory_bytes` under [skills]", before.skills.all_memory_bytes != after.skills.all_memory_bytes),
     ];
-    let told = |name: &str| format!("what changed under [{name}] waits for the next start of the daemon");
+    let told = |name: &str| format!("what changed {name} waits for the next start of the daemon");
     changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| told(name)).collect()
 }
 

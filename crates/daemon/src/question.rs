@@ -3,27 +3,32 @@
 use std::collections::BTreeMap;
 
 use palyra_api::{
-    approval::{Answered, Approval, ApprovalState as Told, Approve, Command, Containment, Grant, Risk, Scope},
+    approval::{
+        Answered, Approval, ApprovalState as Told, Approve, Command, Containment, Grant, Risk, Scope, SkillCall,
+        SkillDirectory,
+    },
     call::PolicyRef,
 };
 use palyra_gate::{
-    ApprovalRecord, DecisionScope, HostPort, PendingToolApproval, ProcessWork, Work, approval::record::Pattern,
-    plan::Plan, secret::SecretUse,
+    ApprovalRecord, DecisionScope, HostPort, PendingToolApproval, ProcessWork, SkillTerms, SkillWork, Work,
+    approval::record::Pattern, plan::Plan, secret::SecretUse,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
+use palyra_package::FileAccess;
 use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
 
-use crate::{app::App, failure::Failure};
+use crate::{app::App, failure::Failure, skills};
 
 /// A question, and what came of it.
 #[must_use]
 pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock: &dyn Clock) -> Approval {
     let remaining = prompt.answer_by.remaining(clock, Timestamp::from_unix_millis(0));
     let within = if answer.is_some() { 0 } else { u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX) };
-    let (command, files) = match &prompt.work {
-        Work::Process(work) => (Some(command(work)), None),
-        Work::Files(work) => (None, serde_json::to_value(work).ok()),
-        Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => (None, None),
+    let (command, files, skill) = match &prompt.work {
+        Work::Process(work) => (Some(command(work)), None, None),
+        Work::Files(work) => (None, serde_json::to_value(work).ok(), None),
+        Work::Skill(work) => (None, None, Some(skill(work, &prompt.plan))),
+        Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => (None, None, None),
     };
     Approval {
         id: prompt.id,
@@ -38,6 +43,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         args: prompt.args.clone(),
         command,
         files,
+        skill,
         plan: containment(&prompt.work, &prompt.plan),
         risk: Risk { level: prompt.risk.level.to_string(), reasons: prompt.risk.reasons.clone() },
         reason: prompt.reason.clone(),
@@ -199,6 +205,45 @@ fn command(work: &ProcessWork) -> Command {
     }
 }
 
+fn skill(work: &SkillWork, plan: &Plan) -> SkillCall {
+    let terms = match plan {
+        Plan::Skill { terms, .. } => terms.clone(),
+        // A skill has no other plan.
+        _ => SkillTerms::default(),
+    };
+    let directories = work.directories.iter().map(|(name, one)| {
+        (name.clone(), SkillDirectory { path: one.path.clone(), access: skills::access(one.access) })
+    });
+    let publisher = work.skill.as_str().split('/').next().unwrap_or_default();
+    SkillCall {
+        id: work.skill.clone(),
+        version: work.version.clone(),
+        publisher: publisher.to_owned(),
+        signed_by: work.signed_by.clone(),
+        tool: work.tool.clone(),
+        package_sha256: work.package_sha256,
+        component_sha256: work.component_sha256,
+        directories: directories.collect(),
+        may: terms.grants.words(),
+        limits: skills::limits(&terms.limits),
+    }
+}
+
+/// What a skill may write: directories, by their real paths, and what it keeps for itself.
+fn written_by(work: &SkillWork, plan: &Plan) -> String {
+    let directories = work.directories.values().filter(|one| one.access == FileAccess::Write);
+    let mut places: Vec<String> = directories.map(|one| visible(one.path.as_str())).collect();
+    places.sort();
+    places.dedup();
+    if matches!(plan, Plan::Skill { terms, .. } if terms.grants.kv.is_some()) {
+        places.push("what it keeps for its later calls".to_owned());
+    }
+    match places.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("{}, and nothing else", places.join(", ")),
+    }
+}
+
 fn containment(work: &Work, plan: &Plan) -> Containment {
     let writes = match (plan, plan.tier()) {
         (Plan::Fetch { .. }, _) => "nothing",
@@ -207,6 +252,10 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         (_, Some(SandboxTier::B)) => "whatever the daemon's user can write: tier b contains nothing",
         (_, Some(SandboxTier::A | SandboxTier::C)) => "the workspace, and nothing else",
     };
+    let writes = match work {
+        Work::Skill(work) => written_by(work, plan),
+        _ => writes.to_owned(),
+    };
     let mut hosts: Vec<String> = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
     if let Work::Connect(HostPort { host, port }) = work {
         hosts.push(format!("{host}:{port}"));
@@ -214,7 +263,7 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),
         egress: plan.egress().map(|egress| egress.to_string()),
-        writes: writes.to_owned(),
+        writes,
         hosts,
         only_once: work.secrets().iter().any(SecretUse::is_revealed),
         secrets: work.secrets().iter().map(|one| visible(&one.words())).collect(),

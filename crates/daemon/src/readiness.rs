@@ -11,6 +11,7 @@ pub fn of(app: &App) -> Readiness {
     let mut checks = vec![journal(app), policies(app), workspaces(app), stopping(app)];
     checks.extend(sandbox::checks(&app.gate.containment()));
     checks.push(vault(app));
+    checks.push(skills(app));
     checks.extend(sinks(app));
     Readiness { ready: checks.iter().all(|check| check.state != CheckState::Bad), checks }
 }
@@ -68,6 +69,26 @@ fn vault(app: &App) -> Check {
         VaultState::Open(vault) => good("vault", format!("it is open; `{}` holds its key", vault.backend())),
         VaultState::Closed(closed) if closed.is_locked => told("it is locked"),
         VaultState::Closed(_) => told("it is closed"),
+    }
+}
+
+/// Calls of built-in tools run either way. Why they are closed may name files, which is not for everybody.
+fn skills(app: &App) -> Check {
+    let doubtful = |detail: String, fix: &str| Check {
+        name: "skills".to_owned(),
+        state: CheckState::Doubtful,
+        detail,
+        fix: Some(fix.to_owned()),
+    };
+    match app.gate.skills() {
+        Err(_) => doubtful("they are closed".to_owned(), "`palyra skills list` says why, and what to do"),
+        Ok(_) if !app.gate.config().skills.enabled => {
+            doubtful("they are switched off".to_owned(), "set `enabled = true` under [skills] in config.toml")
+        }
+        Ok(installed) => {
+            let stopped = installed.skills().filter(|skill| skill.quarantine.is_some()).count();
+            good("skills", format!("{} installed, {stopped} in quarantine", installed.skills().len()))
+        }
     }
 }
 

@@ -54,6 +54,8 @@ pub enum Asks {
     Named(Action, ObjectKind),
     /// Whether they may do this with the secret that stands in the path.
     Secret(Action),
+    /// Whether they may do this with the skill that stands in the path, or with skills at all where none does.
+    Skill(Action),
     /// Nothing yet: what belongs to the caller is theirs to see, and anything else needs `journal.read`.
     Own,
     /// Nothing yet: the gate decides about what is proposed.
@@ -104,14 +106,16 @@ const fn for_devices(asks: Asks) -> Entry {
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
         ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, MemberList, MemberManage,
-        PolicyRead, PolicyWrite, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
+        PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate,
+        TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
-    use Asks::{About, Gate, Named, Nothing, Own, Secret};
+    use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
     use ObjectKind::{Approval, Daemon, Device, Journal, Member, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, DaemonConfigure as Configure, DevicesManage,
         DevicesRead, EventsRead, JournalRead as ReadJournal, McpCall, MembersManage, MembersRead,
-        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, TokensManage, TokensRead, VaultManage, VaultRead,
+        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead,
+        VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -127,6 +131,9 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let secrets = known(&[VaultRead, VaultManage], About(VaultList, Daemon));
     let binding = known(&[VaultManage], Gate);
     let keeping = known(&[VaultManage], About(VaultAdminister, Daemon));
+    let skills = known(&[SkillsRead, SkillsManage, CallsCreate, CallsRead, McpCall], About(SkillList, Daemon));
+    let installing = known(&[SkillsManage], Skill(SkillInstall));
+    let stopping = known(&[SkillsManage], Skill(SkillQuarantine));
     vec![
         (get.clone(), "/healthz", Entry::Open),
         (get.clone(), "/readyz", Entry::Open),
@@ -138,6 +145,7 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/calls/{id}", own),
         (delete.clone(), "/api/v1/calls/{id}", known(&[CallsCreate], Own)),
         (get.clone(), "/api/v1/calls/{id}/explanation", own),
+        (post.clone(), "/api/v1/calls/{id}/replay", own),
         (post.clone(), "/api/v1/runs", proposing),
         (get.clone(), "/api/v1/runs/{id}", own),
         (get.clone(), "/api/v1/runs/{id}/stream", own),
@@ -200,6 +208,17 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (post.clone(), "/api/v1/vault/adopt", keeping),
         (post.clone(), "/api/v1/vault/export", keeping),
         (post.clone(), "/api/v1/vault/import", keeping),
+        (get.clone(), "/api/v1/skills", skills),
+        (post.clone(), "/api/v1/skills", installing),
+        (post.clone(), "/api/v1/skills/inspect", installing),
+        (get.clone(), "/api/v1/skills/{publisher}/{name}", skills),
+        (delete.clone(), "/api/v1/skills/{publisher}/{name}", known(&[SkillsManage], Skill(SkillRemove))),
+        (put.clone(), "/api/v1/skills/{publisher}/{name}/grants", known(&[SkillsManage], Skill(SkillGrant))),
+        (post.clone(), "/api/v1/skills/{publisher}/{name}/quarantine", stopping),
+        (delete.clone(), "/api/v1/skills/{publisher}/{name}/quarantine", stopping),
+        (get.clone(), "/api/v1/publishers", known(&[SkillsRead, SkillsManage], About(SkillList, Daemon))),
+        (put.clone(), "/api/v1/publishers/{publisher}/keys", installing),
+        (delete.clone(), "/api/v1/publishers/{publisher}/keys/{key_id}", installing),
         (put, "/api/v1/flags/{name}", known(&[Configure], About(DaemonConfigure, Daemon))),
         (post.clone(), "/api/v1/console/links", for_devices(About(ApprovalList, Daemon))),
         (post, "/api/v1/console/session", Entry::Open),

@@ -2,8 +2,8 @@
 //!
 //! A call's story is read from its first two records, its last one and its question, however much lies between them.
 
-use palyra_api::call::{Call, CallState as Told, Decided, PolicyRef, Proposed, Receipt, Refused};
-use palyra_gate::{Completed, Refusal, RefusalRecord};
+use palyra_api::call::{Call, CallLogLine, CallState as Told, Decided, PolicyRef, Proposed, Receipt, Refused};
+use palyra_gate::{Completed, Refusal, RefusalRecord, skills::LogLine};
 use palyra_journal::{
     JournalStore, ReadError, RecordKind, StoredRecord,
     state::{CallRow, CallState},
@@ -34,6 +34,7 @@ pub async fn of(store: &dyn JournalStore, id: CallId) -> Result<Option<Call>, Re
         receipt: None,
         output: None,
         refusal: None,
+        log: Vec::new(),
     };
     for record in opening(store, &row).await? {
         add(&mut call, &record);
@@ -81,6 +82,8 @@ pub fn completed(mut call: Call, completed: &Completed) -> Call {
         hash: completed.receipt.hash,
     });
     call.output = serde_json::to_value(&completed.output).ok().and_then(|value| serde_json::from_value(value).ok());
+    let line = |line: &LogLine| CallLogLine { level: line.level.to_string(), message: line.message.clone() };
+    call.log = completed.log.iter().map(line).collect();
     call
 }
 
@@ -148,6 +151,7 @@ fn add(call: &mut Call, record: &StoredRecord) {
                     note: form.note,
                 });
                 call.output = form.output.and_then(|output| serde_json::from_value(output).ok());
+                call.log = form.log;
             }
         }
         _ => {}
@@ -175,11 +179,15 @@ fn decided(form: DecidedForm) -> Decided {
     for part in parts.into_iter().flatten().filter(|part| text(part, "verdict") == verdict) {
         for policy in ["by", "held_by"].iter().filter_map(|key| part.get(*key)?.as_array()).flatten() {
             let line = policy.get("line").map(|line| format!(":{line}")).unwrap_or_default();
-            policies.push(PolicyRef {
+            let policy = PolicyRef {
                 id: text(policy, "id"),
                 location: format!("{}{line}", text(policy, "file")),
                 why: policy.get("why").and_then(Value::as_str).map(str::to_owned),
-            });
+            };
+            // Several parts of a call may have one policy behind them.
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
         }
     }
     let policy_set = decision.get("policy_set").and_then(|digest| serde_json::from_value(digest.clone()).ok());
@@ -252,4 +260,6 @@ struct AttestedForm {
     note: String,
     /// Nothing is known about what an interrupted call printed.
     output: Option<Value>,
+    #[serde(default)]
+    log: Vec<CallLogLine>,
 }

@@ -47,6 +47,7 @@ fn cells(entry: Entry) -> [String; 4] {
                 Asks::About(action, kind) => format!("`{action}` on the {kind}"),
                 Asks::Named(action, kind) => format!("`{action}` on that {kind}"),
                 Asks::Secret(action) => format!("`{action}` on that secret"),
+                Asks::Skill(action) => format!("`{action}` on that skill, or on any where none is named"),
                 Asks::Own => {
                     "what is one's own needs nothing more; anything else `journal.read`, or what revoking takes"
                         .to_owned()

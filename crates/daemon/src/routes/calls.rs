@@ -11,6 +11,7 @@ use palyra_api::{
     ErrorBody,
     call::{Call, CallQuery, CallSelection, CallState as Told, Calls, Cancelled, NewCall},
     policy::CallExplanation,
+    skill::Replayed,
 };
 use palyra_journal::state::CallState;
 use palyra_types::id::CallId;
@@ -113,6 +114,23 @@ pub(super) async fn explain(
     let call = proposing::known(&app, id).await?;
     oversight::may_see(&app, &caller, &call)?;
     Ok(Reply(policies::explain(&app, id).await?))
+}
+
+/// Runs a call of a skill once more, from what was recorded about it. Nothing is touched, asked or attested.
+#[utoipa::path(post, path = "/api/v1/calls/{id}/replay", tag = "calls", security(("bearer" = []), ("certificate" = [])),
+    params(("id" = palyra_api::schema::Ulid, Path)),
+    responses((status = 200, body = Replayed), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
+pub(super) async fn replay(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<CallId>,
+) -> Result<Reply<Replayed>, Failure> {
+    let call = proposing::known(&app, id).await?;
+    oversight::may_see(&app, &caller, &call)?;
+    let done = app.gate.replay_skill(id).await?;
+    let host_calls = u64::try_from(done.host_calls).unwrap_or(u64::MAX);
+    let (same, attested, replayed) = (done.is_same(), done.attested, done.replayed);
+    Ok(Reply(Replayed { same, attested, replayed, output: done.output, host_calls }))
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {

@@ -18,14 +18,16 @@ mod members;
 mod page;
 mod policy;
 mod postures;
+mod publishers;
 mod runs;
 mod secrets;
+mod skills;
 mod tokens;
 mod tools;
 mod vault;
 mod workspaces;
 
-pub(crate) use tools::told as tools_told;
+pub(crate) use tools::all as all_tools;
 
 use std::sync::Arc;
 
@@ -71,6 +73,7 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(calls::propose, calls::list))
         .routes(routes!(calls::show, calls::cancel))
         .routes(routes!(calls::explain))
+        .routes(routes!(calls::replay))
         .routes(routes!(runs::open))
         .routes(routes!(runs::show))
         .routes(routes!(runs::stream))
@@ -123,6 +126,14 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(vault::adopt))
         .routes(routes!(vault::export))
         .routes(routes!(vault::import))
+        .routes(routes!(skills::list, skills::install))
+        .routes(routes!(skills::inspect))
+        .routes(routes!(skills::show, skills::remove))
+        .routes(routes!(skills::grant))
+        .routes(routes!(skills::quarantine, skills::release))
+        .routes(routes!(publishers::list))
+        .routes(routes!(publishers::pin))
+        .routes(routes!(publishers::distrust))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()

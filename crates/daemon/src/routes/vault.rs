@@ -11,10 +11,7 @@ use palyra_api::{
     ErrorBody,
     vault::{ExportVault, ImportedVault, KeptSecret, UnlockVault, VaultState as Told, VaultStatus},
 };
-use palyra_gate::{
-    Refusal,
-    safekeeping::{VaultRefusal, VaultState},
-};
+use palyra_gate::safekeeping::{VaultRefusal, VaultState};
 use palyra_types::WorkspaceRole;
 use palyra_vault::{
     OpenError, VaultChange,
@@ -28,7 +25,7 @@ use crate::{
     caller::Caller,
     extract::{SaidInSecret, Sealed},
     failure::Failure,
-    oversight::count,
+    oversight::{count, holds_everywhere},
     reply::Reply,
 };
 
@@ -111,14 +108,6 @@ pub(super) async fn import(
     let (added, left_out) = app.gate.import_vault(backup, &caller.principal).await?;
     let secrets = added.versions.into_iter().map(|(secret, version)| KeptSecret { secret, version }).collect();
     Ok(Reply(ImportedVault { secrets, bindings: count(added.bindings.len()), left_out: count(left_out) }))
-}
-
-/// What concerns all of the vault is not for those who are bound to some workspaces.
-fn holds_everywhere(caller: &Caller) -> Result<(), Failure> {
-    match caller.member_of {
-        None => Ok(()),
-        Some(_) => Err(Refusal::NotPermitted("it holds beyond the workspaces that they belong to".to_owned()).into()),
-    }
 }
 
 fn sealing(said: ExportVault) -> Result<Sealing, Failure> {
