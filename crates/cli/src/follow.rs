@@ -5,10 +5,11 @@
 
 use std::io;
 
+use clap::Args;
 use palyra_api::{ErrorDetail, Event, approval::Approval, call::Call, call::NewCall};
 use palyra_client::{Client, ClientError, IdempotencyKey, Proposed, Told, Which};
 use palyra_types::{
-    Principal,
+    Principal, ToolName,
     id::{ApprovalId, CallId},
     visible::visible,
 };
@@ -34,6 +35,21 @@ pub(crate) enum Answering {
     Person,
 }
 
+/// The flag that says yes beforehand, for every command that follows a call.
+#[derive(Args)]
+pub(crate) struct YesFlag {
+    /// Say yes to this call if it asks, and to the hosts that it declares; not to others that the program wants later.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl YesFlag {
+    /// Who answers then.
+    pub(crate) const fn answering(&self) -> Answering {
+        if self.yes { Answering::Yes } else { Answering::Person }
+    }
+}
+
 /// What a call came to.
 pub(crate) enum Followed {
     /// It ran.
@@ -52,6 +68,8 @@ pub(crate) type Printed<'a> = &'a mut dyn FnMut(Which, u64, &[u8]) -> io::Result
 /// A call that is followed.
 pub(crate) struct Follow<'a> {
     person: &'a Client,
+    /// The tool that is called.
+    tool: ToolName,
     answering: Answering,
     terminal: &'a Terminal,
     stream: Proposed,
@@ -84,7 +102,18 @@ impl<'a> Follow<'a> {
         })?;
         let stream = proposer.propose_stream(call, key).await?;
         let (keyboard, asking, was_asked, before) = (None, None, false, Before::Done);
-        Ok(Self { person, answering, terminal, stream, interrupt, keyboard, asking, was_asked, before })
+        Ok(Self {
+            person,
+            tool: call.tool.clone(),
+            answering,
+            terminal,
+            stream,
+            interrupt,
+            keyboard,
+            asking,
+            was_asked,
+            before,
+        })
     }
 
     /// Follows the call to its end.
@@ -189,7 +218,10 @@ impl<'a> Follow<'a> {
             let no = Decision::Deny { message: None };
             answer(self.person, &approval, &no, manner, None).await?;
             self.terminal.talk(format!("refused, as nobody is here to ask: {}", visible(&approval.summary)));
-            self.terminal.talk("`--host HOST:PORT` declares what the command may reach, and `--yes` covers that");
+            self.terminal.talk(match self.tool.as_str() {
+                PROGRAM => "`--host HOST:PORT` declares what the command may reach, and `--yes` covers that",
+                _ => "`--yes` covers the call, not what it connects to; `palyra explain CALL` shows the rule that asks",
+            });
             return Ok(());
         }
         match &mut self.keyboard {
@@ -251,6 +283,9 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 }
+
+/// The tool whose command line declares hosts.
+const PROGRAM: &str = "process.run";
 
 /// What a question about a connection is for.
 const CONNECTION: &str = "net.connect";

@@ -71,7 +71,7 @@ enum Command {
     /// See and end approvals that cover more than one call.
     #[command(subcommand)]
     Grants(commands::grants::GrantsCommand),
-    /// Explain the call that was refused last.
+    /// Explain the call that was refused or failed last.
     Why,
     /// Explain why a call was decided as it was, and what would change that.
     Explain(commands::why::ExplainArgs),
@@ -99,6 +99,9 @@ enum Command {
     /// Keep secrets that agents can use and never see, and say where each may go.
     #[command(subcommand)]
     Vault(commands::vault::VaultCommand),
+    /// Make, sign, install and run skills: tools of your own, in WebAssembly.
+    #[command(subcommand)]
+    Skills(commands::skills::SkillsCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -121,6 +124,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Before anything else: `palyra up` starts this program again as the compiler of skills, and what that compiles comes from anywhere.
+    if let Some(code) = palyra_daemon::compiler_child(std::env::args_os().skip(1)) {
+        return code;
+    }
     let cli = Cli::parse();
     let terminal = Terminal::detect(cli.json);
     match run(cli.command, &cli.at, &terminal) {
@@ -152,6 +159,7 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Devices(command) => commands::devices::run(command, at, terminal),
         Command::Tokens(command) => commands::tokens::run(command, at, terminal),
         Command::Vault(command) => commands::vault::run(command, at, terminal),
+        Command::Skills(command) => commands::skills::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

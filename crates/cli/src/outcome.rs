@@ -3,6 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use palyra_api::call::{Call, CallState, Output, Receipt, Stream};
 use palyra_types::visible::{visible, visible_block};
+use serde_json::Value;
 
 use crate::{
     exit::Exit,
@@ -45,6 +46,10 @@ pub(crate) fn call(call: &Call, terminal: &Terminal) {
         }
     }
     output(call.output.as_ref(), terminal);
+    for (number, line) in call.log.iter().enumerate() {
+        let title = if number == 0 { "log" } else { "" };
+        terminal.out_rows(format!("  {title:<8} {}: {}", visible(&line.level), shown(&line.message)));
+    }
     if let Some(receipt) = &call.receipt {
         self::receipt(receipt, terminal);
     }
@@ -87,7 +92,10 @@ pub(crate) fn ending(receipt: &Receipt) -> String {
         (None, None) => String::new(),
     };
     let detail = receipt.detail().map(|detail| format!(": {}", shown(detail)));
-    format!("{}{how}{}", visible(receipt.ending()), detail.unwrap_or_default())
+    // A skill that ran to its end and says why it has no answer has not done what it was called for.
+    let is_failed = receipt.ending() == "completed" && detail.is_some() && receipt.attestation.get("skill").is_some();
+    let word = if is_failed { "failed" } else { receipt.ending() };
+    format!("{}{how}{}", visible(word), detail.unwrap_or_default())
 }
 
 /// What proves that a call ran.
@@ -100,6 +108,9 @@ pub(crate) fn receipt(receipt: &Receipt, terminal: &Terminal) {
             layers.into_iter().flatten().filter_map(|layer| layer.as_str()).map(visible).collect();
         terminal.out(format!("           tier {tier}: {}", layers.join(", ")));
     }
+    if let Some(skill) = receipt.attestation.get("skill").and_then(skill) {
+        terminal.out(format!("           {skill}"));
+    }
     if let Some(not) = text("not_enforced") {
         terminal.out(format!("           not enforced: {not}"));
     }
@@ -108,28 +119,83 @@ pub(crate) fn receipt(receipt: &Receipt, terminal: &Terminal) {
     }
 }
 
+/// Which skill ran, whose it is, and what it used.
+fn skill(attested: &Value) -> Option<String> {
+    let text = |key: &str| attested.get(key).and_then(Value::as_str).map(visible);
+    let signed = text("signed_by").map_or_else(|| "in development".to_owned(), |key| format!("signed with key {key}"));
+    let named = format!("skill {} {}, {signed}", text("id")?, text("version")?);
+    let Some(usage) = attested.get("usage") else { return Some(named) };
+    let number = |key: &str| usage.get(key).and_then(Value::as_u64);
+    let fuel = number("fuel").map(|fuel| format!("{fuel} units of fuel"));
+    let memory = number("memory_bytes").map(|bytes| format!("{bytes} bytes of memory"));
+    let asked = usage.get("host_calls").and_then(Value::as_object).into_iter().flatten();
+    let times = |count: &Value| if count.as_u64() == Some(1) { "once".to_owned() } else { format!("{count} times") };
+    let asked = asked.map(|(function, count)| format!("{} {}", visible(function), times(count)));
+    let used: Vec<String> = fuel.into_iter().chain(memory).chain(asked).collect();
+    Some(format!("{named}; used {}", used.join(", ")))
+}
+
 /// What the sandbox itself knows about why something did not work, and what to do about it.
 pub(crate) fn reasons(receipt: &Receipt) -> Vec<String> {
     let told = receipt.attestation.get("reasons").and_then(|value| value.as_array());
-    let text = |reason: &serde_json::Value, key: &str| reason.get(key)?.as_str().map(shown);
-    let line = |reason: &serde_json::Value| {
+    let text = |reason: &Value, key: &str| reason.get(key)?.as_str().map(shown);
+    let line = |reason: &Value| {
         let help = text(reason, "help").filter(|help| !help.is_empty()).map(|help| format!("; {help}"));
         Some(format!("{}{}", text(reason, "message")?, help.unwrap_or_default()))
     };
     told.into_iter().flatten().filter_map(line).collect()
 }
 
+/// Whether a call that ran did not do what it was called for. Whoever stopped a call knows why it ended. A program's exit code is its own
+/// affair, unless the sandbox knows of something that did not work for it.
+pub(crate) fn has_failed(receipt: &Receipt) -> bool {
+    let is_ill = receipt.signal().is_some() || receipt.exit_code().is_some_and(|code| code != 0);
+    match receipt.ending() {
+        "cancelled" => false,
+        "completed" => receipt.detail().is_some() || (is_ill && !reasons(receipt).is_empty()),
+        _ => true,
+    }
+}
+
+/// What to do about a call that failed: what the tool itself says, or what its ending calls for.
+pub(crate) fn advice(call: &Call, receipt: &Receipt) -> Vec<String> {
+    let told = match &call.output {
+        Some(Output::Value { value }) => value.get("error").and_then(|error| error.get("help")?.as_str()).map(shown),
+        _ => None,
+    };
+    let skill = receipt.attestation.get("skill").and_then(|skill| skill.get("id")?.as_str()).map(visible);
+    let about = skill.as_ref().map(|id| format!("`palyra skills show {id}` shows its limits and what it may use"));
+    let by_ending = match receipt.ending() {
+        "timed_out" => "give it less to do, or raise `wall_ms` under [sandbox.limits] in config.toml",
+        "limit_exceeded" => "give it less to do, or raise [sandbox.limits] in config.toml",
+        "budget_spent" => "propose it in another run, or raise [budget] in config.toml",
+        "not_started" => "`palyra doctor` shows what is missing here",
+        "crashed" | "interrupted" => "look at the daemon's log, then propose it again",
+        _ => "`palyra journal show CALL` shows everything about it",
+    };
+    // The sandbox's own reasons have their advice beside them, in the receipt.
+    let is_told = told.is_some() || !reasons(receipt).is_empty();
+    let own = (!is_told).then(|| by_ending.replace("CALL", &call.id.to_string()));
+    told.into_iter().chain(own).chain(about).collect()
+}
+
 fn headline(call: &Call, terminal: &Terminal) -> String {
     let tool = call.proposed.as_ref().map_or("a call that was erased", |proposed| proposed.tool.as_str());
     let (glyph, style, word) = match (call.state, &call.refusal, &call.receipt) {
         (_, Some(_), _) => ("✖", BAD, "refused".to_owned()),
-        (_, None, Some(receipt)) if receipt.ending() == "completed" => ("✔", GOOD, ending(receipt)),
+        (_, None, Some(receipt)) if receipt.ending() == "completed" && !failed(call) => ("✔", GOOD, ending(receipt)),
         (_, None, Some(receipt)) => ("✖", BAD, ending(receipt)),
         (CallState::Waiting, ..) => ("?", WAIT, "a person is asked".to_owned()),
         (CallState::Started, ..) => ("…", WAIT, "it runs".to_owned()),
         (CallState::Ended, ..) => ("✖", BAD, "it is over".to_owned()),
     };
     format!("{}  {}  {}", terminal.paint(style, &format!("{glyph} {word}")), terminal.paint(BOLD, tool), call.id)
+}
+
+/// Whether a skill ran to its end without doing what it was called for.
+fn failed(call: &Call) -> bool {
+    let is_of_a_skill = call.receipt.as_ref().is_some_and(|receipt| receipt.attestation.get("skill").is_some());
+    is_of_a_skill && matches!(&call.output, Some(Output::Value { value }) if value.get("error").is_some())
 }
 
 /// What a call printed or answered.
@@ -163,5 +229,45 @@ fn block(title: &str, text: &str, terminal: &Terminal) {
     terminal.out(terminal.paint(DIM, title));
     for line in visible_block(text).trim_end_matches('\n').split('\n') {
         terminal.out(format!("    {line}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn receipt(attestation: Value) -> Receipt {
+        Receipt { attestation, note: String::new(), seq: 7, hash: palyra_types::Sha256Digest::of(b"record") }
+    }
+
+    #[test]
+    fn a_call_has_failed_if_it_did_not_do_what_it_was_called_for() {
+        let reasons = json!([{ "message": "it may not write there", "help": "write elsewhere" }]);
+        for (attestation, expected) in [
+            (json!({ "ending": "completed" }), false),
+            (json!({ "ending": "cancelled", "detail": "somebody asked for it" }), false),
+            (json!({ "ending": "completed", "exit_code": 1 }), false),
+            (json!({ "ending": "completed", "exit_code": 0, "reasons": reasons }), false),
+            (json!({ "ending": "completed", "exit_code": 1, "reasons": reasons }), true),
+            (json!({ "ending": "completed", "signal": 31, "reasons": reasons }), true),
+            (json!({ "ending": "completed", "detail": "there is no such file" }), true),
+            (json!({ "ending": "limit_exceeded" }), true),
+            (json!({ "ending": "interrupted" }), true),
+        ] {
+            assert_eq!(has_failed(&receipt(attestation.clone())), expected, "{attestation}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_tells_which_skill_ran_and_what_it_used() {
+        let usage = json!({ "metering": "fuel", "fuel": 7, "memory_bytes": 65_536, "host_calls": { "clock.now": 2 } });
+        let attested = json!({ "id": "acme/hello", "version": "0.1.0", "signed_by": "AB12", "usage": usage });
+        let told = "skill acme/hello 0.1.0, signed with key AB12; used 7 units of fuel, 65536 bytes of memory, clock.now 2 times";
+        assert_eq!(skill(&attested).as_deref(), Some(told));
+        let unsigned = json!({ "id": "acme/hello", "version": "0.1.0" });
+        assert_eq!(skill(&unsigned).as_deref(), Some("skill acme/hello 0.1.0, in development"));
+        assert_eq!(skill(&Value::Null), None);
     }
 }

@@ -2,8 +2,9 @@
 
 use anstyle::Style;
 use palyra_api::{
-    approval::{Answered, Approval, ApprovalState, Command, Containment, Scope},
+    approval::{Answered, Approval, ApprovalState, Command, Containment, Scope, SkillCall},
     call::PolicyRef,
+    skill::SkillLimits,
 };
 use palyra_types::visible::{visible, visible_block};
 use serde_json::Value;
@@ -33,6 +34,9 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     page.arguments(&approval.args, approval.command.is_some());
     if let Some(files) = &approval.files {
         page.json("files", files);
+    }
+    if let Some(skill) = &approval.skill {
+        page.skill(skill);
     }
     page.containment(&approval.plan);
     page.field("risk", &paint(style, &format!("{glyph} {}", visible(&approval.risk.level))));
@@ -182,6 +186,32 @@ impl Page<'_> {
         if !command.scripts.is_empty() {
             self.list("runs code of", command.scripts.iter().map(String::as_str));
         }
+    }
+
+    fn skill(&mut self, skill: &SkillCall) {
+        let SkillCall { id, version, publisher, tool, .. } = skill;
+        let named = format!("{id} {} of {}, its tool {}", visible(version), visible(publisher), visible(tool));
+        self.field("skill", &(self.paint)(BOLD, &named));
+        match &skill.signed_by {
+            Some(key) => self.field("signed by", &format!("key {}", visible(key))),
+            None => self.field("signed by", &(self.paint)(WAIT, "nobody: it is being developed")),
+        }
+        let directories = skill.directories.iter();
+        let directories: Vec<_> =
+            directories.map(|(name, one)| format!("{} to {}, as `{name}`", one.path, one.access)).collect();
+        self.list("directories", directories.iter().map(String::as_str));
+        match skill.may.is_empty() {
+            true => self.field("it may", "nothing but compute"),
+            false => self.list("it may", skill.may.iter().map(String::as_str)),
+        }
+        let SkillLimits { metering, fuel, cpu_ms, memory_bytes, host_calls, output_bytes, .. } = &skill.limits;
+        let work =
+            if metering == "fuel" { format!("{fuel} units of fuel") } else { format!("{cpu_ms} ms of computing") };
+        let rest =
+            format!("{memory_bytes} bytes of memory, {host_calls} calls of the host, {output_bytes} bytes of answer");
+        self.field("at the most", &format!("{work}, {rest}"));
+        self.field("package", &format!("sha256 {}", skill.package_sha256));
+        self.field("program", &format!("sha256 {}", skill.component_sha256));
     }
 
     /// The arguments as they were given. Those that the command shows already are left out.

@@ -1,8 +1,8 @@
 //! `palyra call`: proposes a call and prints what came of it, whole.
 
 use clap::Args;
-use palyra_api::call::NewCall;
-use palyra_client::{IdempotencyKey, Which};
+use palyra_api::call::{Call, NewCall};
+use palyra_client::{Client, IdempotencyKey, Which};
 use palyra_types::{ToolName, WorkspaceName, id::RunId, visible::visible};
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use crate::{
     connection::{Connection, advised_for_agents},
     exit::Exit,
     failure::Failure,
-    follow::{Answering, Follow, Followed},
+    follow::{Answering, Follow, Followed, YesFlag},
     outcome,
     terminal::Terminal,
 };
@@ -34,8 +34,10 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "ID")]
     run: Option<RunId>,
     /// Do not wait: the call goes on without its caller, through restarts.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yes")]
     accept: bool,
+    #[command(flatten)]
+    yes: YesFlag,
     /// Propose it with the agents' credential, over the listener that agents use.
     #[arg(long)]
     as_agent: bool,
@@ -55,31 +57,57 @@ pub(crate) fn run(args: &CallArgs, at: &At, terminal: &Terminal) -> Outcome {
     let key = args.idempotency_key.as_ref();
     let outcome = connection.run(async |daemon| {
         let proposer = if args.as_agent { connection.agent().await? } else { daemon.clone() };
-        let came = if args.accept {
-            Followed::Over(Box::new(proposer.propose(&call, key).await?))
-        } else {
-            let follow = Follow::propose(&proposer, daemon, (&call, key), Answering::Person, terminal).await?;
-            // What it printed is in what it came to.
-            follow.finish(&mut |_: Which, _, _: &[u8]| Ok(())).await?
-        };
-        match came {
-            Followed::Over(call) => {
-                if terminal.json {
-                    terminal.document("call", &call);
-                } else {
-                    outcome::call(&call, terminal);
-                }
-                Ok(outcome::exit(&call))
-            }
-            Followed::Refused(error) => Err(Failure::refused(&error)),
-            Followed::Interrupted | Followed::Unread => {
-                terminal.talk("withdrawn");
-                Ok(Exit::Interrupted)
-            }
+        if args.accept {
+            let accepted = proposer.propose(&call, key).await?;
+            tell(&accepted, terminal);
+            return Ok(outcome::exit(&accepted));
+        }
+        match follow(&proposer, daemon, (&call, key), args.yes.answering(), terminal).await? {
+            Came::Over(call) => Ok(outcome::exit(&call)),
+            Came::Withdrawn => Ok(Exit::Interrupted),
         }
     });
     let outcome = outcome.map_err(|failure| args.advised(failure));
     if args.as_agent { outcome.map_err(advised_for_agents) } else { outcome }
+}
+
+/// What a call came to that was followed to its end.
+pub(crate) enum Came {
+    /// It is over, and was told.
+    Over(Box<Call>),
+    /// The person at the terminal withdrew it.
+    Withdrawn,
+}
+
+/// Proposes a call, follows it to its end with the questions about it, and prints what came of it, whole.
+pub(crate) async fn follow(
+    proposer: &Client,
+    person: &Client,
+    call: (&NewCall, Option<&IdempotencyKey>),
+    answering: Answering,
+    terminal: &Terminal,
+) -> Result<Came, Failure> {
+    let follow = Follow::propose(proposer, person, call, answering, terminal).await?;
+    // What it printed is in what it came to.
+    match follow.finish(&mut |_: Which, _, _: &[u8]| Ok(())).await? {
+        Followed::Over(call) => {
+            tell(&call, terminal);
+            Ok(Came::Over(call))
+        }
+        Followed::Refused(error) => Err(Failure::refused(&error)),
+        Followed::Interrupted | Followed::Unread => {
+            terminal.talk("withdrawn");
+            Ok(Came::Withdrawn)
+        }
+    }
+}
+
+fn tell(call: &Call, terminal: &Terminal) {
+    if terminal.json {
+        terminal.document("call", call);
+    } else {
+        outcome::call(call, terminal);
+    }
 }
 
 impl CallArgs {

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DemoArgs, at: &At, terminal: &Terminal) -> Outcome {
         terminal.out(format!("  palyra journal prove {}   the proof that step 2 is in the journal", receipt.seq));
     }
     terminal.out(format!("  palyra journal show {}   everything about that call", asked.id));
-    terminal.out("  palyra why   the last refusal, and what would change it");
+    terminal.out("  palyra why   the last refusal or failure, and what would change it");
     terminal.out("  palyra approvals watch   answer what asks, as it asks");
     terminal.out("  palyra open   the same in a browser");
     Ok(Exit::Ok)

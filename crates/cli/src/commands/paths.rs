@@ -33,6 +33,9 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("agent token", "identity/agent.token", "the credential of agents"),
     ("vault", "vault", "secrets, sealed"),
     ("vault key", "identity/vault", "what opens the vault, unless a keyring holds it; back it up apart from the vault"),
+    ("skills", "skills", "the skills that are installed, and what they keep"),
+    ("signing key", "publisher.key", "what you sign your own skills with; show it to nobody"),
+    ("public key", "publisher.pub", "what others verify your skills with; give it to them"),
     ("paired", "paired", "who this device is to other daemons; show it to nobody"),
 ];
 

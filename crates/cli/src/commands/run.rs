@@ -25,7 +25,7 @@ use crate::{
     connection::Connection,
     exit::Exit,
     failure::Failure,
-    follow::{Answering, Follow, Followed},
+    follow::{Follow, Followed, YesFlag},
     outcome,
     paired::DaemonName,
     report,
@@ -38,9 +38,8 @@ pub(crate) struct RunArgs {
     /// The weakest tier that it may run in: b or c. The strongest one that policy allows is taken.
     #[arg(long, value_parser = ["b", "c"], default_value = "c")]
     tier: String,
-    /// Say yes to this call if it asks, and to the hosts that it declares; not to others that the program wants later.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    yes: YesFlag,
     /// Pass standard input on to the program, all of it, as UTF-8. Without this it is left alone.
     #[arg(long)]
     stdin: bool,
@@ -87,13 +86,12 @@ pub(crate) fn run(args: &RunArgs, at: &At, terminal: &Terminal) -> Outcome {
     let fields = args.arguments()?;
     let connection = Connection::find(at, terminal)?;
     let place = args.place(&connection)?;
-    let answering = if args.yes { Answering::Yes } else { Answering::Person };
     let mut unread = Unread::new(args.stdin || terminal.json);
     unread.tell(terminal);
     let mut live = Live::new(terminal.json);
     let followed = connection.run(async |daemon| {
         let call = place.call(fields, daemon).await?;
-        let follow = Follow::propose(daemon, daemon, (&call, None), answering, terminal).await?;
+        let follow = Follow::propose(daemon, daemon, (&call, None), args.yes.answering(), terminal).await?;
         follow.finish(&mut |which, offset, bytes| live.piece(which, offset, bytes)).await
     });
     // Whoever writes into a pipe may have been slower than this.

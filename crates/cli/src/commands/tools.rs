@@ -7,7 +7,7 @@ use crate::{
     at::At,
     connection::meet,
     exit::Exit,
-    terminal::{BOLD, DIM, Terminal},
+    terminal::{BAD, BOLD, DIM, Terminal},
 };
 
 pub(crate) fn tools(at: &At, terminal: &Terminal) -> Outcome {
@@ -20,6 +20,10 @@ pub(crate) fn tools(at: &At, terminal: &Terminal) -> Outcome {
         let needs: Vec<&str> = tool.capabilities.iter().map(|capability| capability.as_str()).collect();
         let needs = if needs.is_empty() { "nothing".to_owned() } else { needs.join(", ") };
         terminal.out(format!("{}  {}", terminal.paint(BOLD, tool.name.as_str()), visible(&tool.summary)));
+        if let Some(skill) = tool.skill.as_ref().filter(|_| tool.quarantined) {
+            let (mark, id) = (terminal.paint(BAD, "✖ in quarantine"), visible(skill.as_str()));
+            terminal.out(format!("    {mark}: it cannot be called; `palyra skills show {id}` says why"));
+        }
         terminal.out(terminal.paint(DIM, &format!("    {} by default · needs {needs}", tool.default_posture)));
         for line in visible_block(&tool.description).lines() {
             terminal.out(format!("    {line}"));

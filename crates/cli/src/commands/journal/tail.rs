@@ -124,6 +124,10 @@ fn gist(kind: &str, body: &Value) -> String {
     if kind.starts_with("vault.") {
         return vault(body);
     }
+    if let Some(summary) = body.get("summary").and_then(Value::as_str).filter(|_| is_about_skills(kind)) {
+        let by = body.get("by").and_then(Value::as_str).map(|by| format!("by {}, ", visible(by)));
+        return format!("{}{}", by.unwrap_or_default(), visible(summary));
+    }
     if let Some(connection) = connection(body) {
         return connection;
     }
@@ -145,6 +149,10 @@ fn gist(kind: &str, body: &Value) -> String {
         Some(args) if !args.is_empty() => format!("{gist}: {}", shortened(&proposed(args))),
         _ => gist,
     }
+}
+
+fn is_about_skills(kind: &str) -> bool {
+    kind.starts_with("skill.") || kind.starts_with("publisher.")
 }
 
 /// What changed about who is let in, or was tried.

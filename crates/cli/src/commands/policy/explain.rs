@@ -13,8 +13,8 @@ use palyra_policy::{
     problem::MAX_FILE_SIZE,
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, SecretRef, Timestamp,
-    ToolCapability, clock::SystemClock,
+    AbsolutePath, Action, Channel, Clock, EgressEnforcementMode, Posture, Resource, SandboxTier, SecretRef, SkillId,
+    Timestamp, ToolCapability, clock::SystemClock,
 };
 use serde::Serialize;
 
@@ -74,6 +74,9 @@ pub(crate) struct ExplainArgs {
     /// A secret the call is given the value of. Can be given again.
     #[arg(long = "reveal", value_name = "SECRET", value_parser = SecretRef::parse_or_global)]
     reveals: Vec<SecretRef>,
+    /// The skill whose tool the call is of, such as acme/markdown.
+    #[arg(long, value_name = "SKILL", value_parser = SkillId::parse)]
+    skill: Option<SkillId>,
     /// The secrets are bound: the tool may send them somewhere.
     #[arg(long)]
     bound: bool,
@@ -159,6 +162,8 @@ impl ExplainArgs {
             hosts: (!self.hosts.is_empty()).then(|| self.hosts.clone()),
             uses: (!self.uses.is_empty()).then(|| self.uses.clone()),
             reveals: (!self.reveals.is_empty()).then(|| self.reveals.clone()),
+            skill_id: self.skill.clone(),
+            executes: self.skill.clone().map(|skill| vec![skill]),
             bound: self.bound.then(|| self.secrets().cloned().collect()),
             port: self.port,
             ..RequestDocument::default()

@@ -20,6 +20,7 @@ mod words;
 use clap::Subcommand;
 use palyra_types::{SecretRef, vault::SecretRefError};
 
+pub(crate) use self::value::passphrase;
 use crate::{Outcome, at::At, connection::meet, terminal::Terminal};
 
 #[derive(Subcommand)]

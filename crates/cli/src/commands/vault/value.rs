@@ -103,7 +103,7 @@ impl Value {
 }
 
 /// A passphrase: typed, or the first line of a file, `-` for standard input. A new one is typed twice.
-pub(super) async fn passphrase(
+pub(crate) async fn passphrase(
     file: Option<&Path>,
     (prompt, is_new): (&str, bool),
 ) -> Result<Zeroizing<String>, Failure> {
