@@ -11,6 +11,7 @@ pub mod random;
 pub mod scripted;
 mod setup;
 pub mod site;
+pub mod skill;
 pub mod strace;
 pub mod token;
 pub mod vault;

@@ -501,7 +501,7 @@ fn watch_misses_nothing_while_the_daemon_is_away() {
 #[test]
 fn a_refusal_explains_itself() {
     let lab = DaemonLab::new();
-    assert_eq!(palyra(&lab, &["why"]).expect(0).out, "no call was refused lately\n");
+    assert_eq!(palyra(&lab, &["why"]).expect(0).out, "no call was refused or failed lately\n");
     let own = format!(r#"{{"command":["ls","{}"]}}"#, lab.home().display());
     let said = palyra(&lab, &["call", "process.run", "--args", &own, "--workspace", "lab", "--as-agent"]).expect(3);
     let call = said.err.split('`').nth(1).unwrap().strip_prefix("palyra explain ").unwrap();

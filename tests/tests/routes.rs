@@ -58,6 +58,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/calls/{id}", "PPPPPPPPP"),
     ("DELETE", "/api/v1/calls/{id}", "PPPPPPSPP"),
     ("GET", "/api/v1/calls/{id}/explanation", "PPPPPPPPP"),
+    ("POST", "/api/v1/calls/{id}/replay", "PPPPPPPPP"),
     ("POST", "/api/v1/runs", "PPPPPPSPP"),
     ("GET", "/api/v1/runs/{id}", "PPPPPPPPP"),
     ("GET", "/api/v1/runs/{id}/stream", "PPPPPPPPP"),
@@ -117,6 +118,17 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/vault/adopt", "PPDDSPSSP"),
     ("POST", "/api/v1/vault/export", "PPDDSPSSP"),
     ("POST", "/api/v1/vault/import", "PPDDSPSSP"),
+    ("GET", "/api/v1/skills", "PPPPPPPPP"),
+    ("POST", "/api/v1/skills", "PPDDSPSSP"),
+    ("POST", "/api/v1/skills/inspect", "PPDDSPSSP"),
+    ("GET", "/api/v1/skills/{publisher}/{name}", "PPPPPPPPP"),
+    ("DELETE", "/api/v1/skills/{publisher}/{name}", "PPDDSPSSP"),
+    ("PUT", "/api/v1/skills/{publisher}/{name}/grants", "PPDDSPSSP"),
+    ("POST", "/api/v1/skills/{publisher}/{name}/quarantine", "PPDDSPSSP"),
+    ("DELETE", "/api/v1/skills/{publisher}/{name}/quarantine", "PPDDSPSSP"),
+    ("GET", "/api/v1/publishers", "PPPPSPSPP"),
+    ("PUT", "/api/v1/publishers/{publisher}/keys", "PPDDSPSSP"),
+    ("DELETE", "/api/v1/publishers/{publisher}/keys/{key_id}", "PPDDSPSSP"),
     ("POST", "/api/v1/console/links", "PPPDWWWWW"),
     ("POST", "/api/v1/console/session", "OOOOOOOOO"),
     ("DELETE", "/api/v1/console/session", "WWWWWWWWP"),
@@ -233,6 +245,8 @@ fn filled(method: &str, path: &str) -> (String, &'static str) {
         .replace("/runs/{id}", "/runs/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/bindings/{id}", "/bindings/0")
         .replace("{scope}", "workspace%3Alab")
+        .replace("{publisher}", "acme")
+        .replace("{key_id}", "0000000000000000")
         .replace("{id}", "nothing")
         .replace("{seq}", "0")
         .replace("{user}", "nobody")

@@ -31,8 +31,17 @@ when { context.approved };
 
 const CALLERS: u64 = 12;
 
+fn main() -> std::process::ExitCode {
+    // The laboratory's compiler of skills.
+    if std::env::args().skip(1).eq([palyra_gate::skills::COMPILE_ARGUMENT]) {
+        return palyra_gate::skills::child_main(std::io::stdin(), std::io::stdout());
+    }
+    serve();
+    std::process::ExitCode::SUCCESS
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
+async fn serve() {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let (state, workspace) = (arguments.next().unwrap(), arguments.next().unwrap());
     let setup = Setup {

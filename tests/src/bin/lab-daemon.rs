@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a daemon that cannot start ends the test")]
 
-use std::{io, net::IpAddr, path::PathBuf, sync::Arc};
+use std::{io, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use palyra_daemon::World;
@@ -51,7 +51,10 @@ impl Resolve for FileResolver {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = palyra_daemon::compiler_child(std::env::args_os().skip(1)) {
+        return code;
+    }
     let clock = FileClock { real: SystemClock::new(), ahead: std::env::var_os("LAB_AHEAD").unwrap().into() };
     let resolver: Arc<dyn Resolve> = match std::env::var_os("LAB_HOSTS") {
         Some(hosts) => Arc::new(FileResolver { hosts: hosts.into() }),
@@ -59,4 +62,5 @@ fn main() {
     };
     let world = World { clock: Arc::new(clock), entropy: Arc::new(SystemEntropy), resolver };
     palyra_daemon::serve_with(None, world, |_| {}).unwrap();
+    ExitCode::SUCCESS
 }
