@@ -3,13 +3,15 @@
 # All checks share one target directory, one lock file and one set of flags, so that nothing is built twice.
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+# The example skills are a workspace of their own, beside ours.
+SKILLS := --workspace --locked --target-dir $(abspath $(TARGET_DIR))/skills
 
 # A shell that is older than the rustup installation does not have its programs in PATH yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup run demo test fmt lint unit doc policy-test bench deny dist clean elsewhere
+.PHONY: help setup run demo test fmt lint unit doc policy-test bench deny dist clean elsewhere skills
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,15 +32,23 @@ test: fmt lint elsewhere unit doc policy-test ## Run every check, one after the 
 
 fmt: setup ## Check the formatting
 	cargo fmt --all --check
+	cd skills && cargo fmt --all --check
 
 lint: setup ## Run clippy over everything, benchmarks included; a warning is an error
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd skills && cargo clippy $(SKILLS) --all-targets -- -D warnings
+	cd skills && cargo clippy $(SKILLS) --release --target wasm32-wasip2 -- -D warnings
 
 # Keyrings of other systems: their types are checked, and nothing is run.
 elsewhere: setup ## Check the vault for macOS and Windows
 	cargo check --locked -p palyra-vault --target aarch64-apple-darwin --target x86_64-pc-windows-gnu
 
-unit: setup ## Run the unit, property, whole-system and architecture tests
+skills: setup ## Build the example skills for WebAssembly
+	cd skills && cargo build $(SKILLS) --release --target wasm32-wasip2
+
+# The tests of skills run on this machine; tests of the workspace run what was built of them.
+unit: setup skills ## Run the unit, property, whole-system and architecture tests
+	cd skills && cargo nextest run $(SKILLS) --no-fail-fast
 	cargo nextest run --workspace --locked --no-fail-fast
 
 doc: setup ## Run the examples in the documentation
