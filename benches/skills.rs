@@ -39,7 +39,7 @@ use palyra_skills::{
     host::{FileEntry, HostRefusal, HttpRequest, HttpResponse, LogLevel, SkillHost},
     store::{InstallOptions, SkillChange, SkillStore},
 };
-use palyra_tests::skill::{example, guest_small};
+use palyra_tests::skill::{example, guest_small, small};
 use palyra_types::{AbsolutePath, Principal, Sha256Digest, clock::SystemClock, entropy::SystemEntropy};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -397,29 +397,15 @@ fn text_diff() -> Vec<u8> {
 
 /// A component that counts down from a large number.
 fn tight() -> Vec<u8> {
-    let text = r#"(component
-      (core module $m
-        (memory (export "memory") 1)
-        (global $next (mut i32) (i32.const 4096))
-        (func (export "realloc") (param i32 i32 i32 i32) (result i32)
-          (local $at i32)
-          (local.set $at (global.get $next))
-          (global.set $next (i32.add (global.get $next) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))
-          (local.get $at))
-        (data (i32.const 16) "\00\00\00\00\20\00\00\00\02\00\00\00")
-        (data (i32.const 32) "{}")
-        (func (export "run") (param i32 i32 i32 i32) (result i32)
-          (local $left i32) (local $sum i32)
-          (local.set $left (i32.const 50000000))
-          (loop $again
-            (local.set $sum (i32.xor (i32.mul (local.get $sum) (i32.const 31)) (local.get $left)))
-            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-          (i32.store (i32.const 64) (local.get $sum))
-          (i32.const 16)))
-      (core instance $i (instantiate $m))
-      (func (export "run") (param "tool" string) (param "input" string) (result (result string (error string)))
-        (canon lift (core func $i "run") (memory (core memory $i "memory")) (realloc (core func $i "realloc")))))"#;
-    wat::parse_str(text).expect("a component")
+    small(
+        "",
+        "(local $left i32) (local $sum i32)
+         (local.set $left (i32.const 50000000))
+         (loop $again
+           (local.set $sum (i32.xor (i32.mul (local.get $sum) (i32.const 31)) (local.get $left)))
+           (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+         (i32.store (i32.const 64) (local.get $sum))",
+    )
 }
 
 fn micros(duration: Duration) -> f64 {

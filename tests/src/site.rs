@@ -12,6 +12,7 @@
 )]
 
 use std::{
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
@@ -151,6 +152,17 @@ impl Site {
     pub fn received(&self) -> Vec<Received> {
         self.state.received.lock().unwrap().clone()
     }
+
+    /// The configuration that leads calls to it under these names, and trusts it. The certificate of its authority goes into `directory`.
+    #[must_use]
+    pub fn configuration(&self, names: &[&str], directory: &Path) -> String {
+        let authority = directory.join("authority.pem");
+        fs::write(&authority, self.certificate()).unwrap();
+        let hosts = names.iter().map(|name| {
+            format!("[[egress.host]]\nhost = \"{name}\"\nports = [{}]\nallow_private = true\n", self.port())
+        });
+        format!("[egress]\ntrust = [\"{}\"]\n{}", authority.display(), hosts.collect::<String>())
+    }
 }
 
 impl Drop for Site {
@@ -167,7 +179,7 @@ pub fn make_repository(files: &Path, place: &str, readme: &str) {
         assert!(command.args(arguments).current_dir(files).output().unwrap().status.success(), "{arguments:?}");
     };
     git(&["init", "source"]);
-    std::fs::write(files.join("source/readme"), readme).unwrap();
+    fs::write(files.join("source/readme"), readme).unwrap();
     git(&["-C", "source", "add", "readme"]);
     git(&["-C", "source", "commit", "-m", "first"]);
     git(&["clone", "--bare", "source", place]);
@@ -224,7 +236,7 @@ impl State {
             _ if path.starts_with("/private/") && !self.is_let_in(request) => {
                 ("401 Unauthorized", "WWW-Authenticate: Basic realm=\"lab\"\r\n".to_owned(), b"who are you?".to_vec())
             }
-            _ => match std::fs::read(self.files.join(path.trim_start_matches('/'))) {
+            _ => match fs::read(self.files.join(path.trim_start_matches('/'))) {
                 Ok(body) => ("200 OK", String::new(), body),
                 Err(_) => ("404 Not Found", String::new(), b"there is none".to_vec()),
             },

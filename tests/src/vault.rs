@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a vault that cannot be read ends the test")]
 
+use std::{path::Path, sync::Arc};
+
 use age::secrecy::ExposeSecret;
 use palyra_api::vault::{Encoding, ExportVault, PutSecret};
 use palyra_client::Client;
+use palyra_types::{clock::SystemClock, entropy::SystemEntropy};
 use palyra_vault::{
-    NewSecret,
+    Ground, NewSecret,
+    backend::KeyFile,
     backup::{Backup, Opening},
 };
 use zeroize::Zeroizing;
@@ -20,6 +24,18 @@ pub fn value(text: &str) -> PutSecret {
         expires_at: None,
         rotate_after_days: None,
         note: None,
+    }
+}
+
+/// Where the vault of a laboratory is: sealed by a key in a file, both below this directory.
+#[must_use]
+pub fn ground(directory: &Path) -> Ground {
+    Ground {
+        directory: directory.join("vault"),
+        backend: Arc::new(KeyFile::new(directory.join("keys"))),
+        clock: Arc::new(SystemClock::new()),
+        entropy: Arc::new(SystemEntropy),
+        keep_versions: 1,
     }
 }
 

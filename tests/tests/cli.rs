@@ -14,38 +14,18 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
-    process::{Child, ChildStdin, Command, Output, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, channel},
     time::{Duration, Instant},
 };
 
 use palyra_api::approval::{Approve, Scope};
 use palyra_client::Client;
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked, no, program, yes};
+use palyra_tests::{
+    Said,
+    daemon::{DaemonLab, DaemonPlan, approve, asked, no, program, yes},
+};
 use serde_json::Value;
-
-/// What a command came to.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
-    }
-
-    fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
-    }
-}
 
 fn command(lab: &DaemonLab, args: &[&str]) -> Command {
     let mut command = lab.palyra();

@@ -18,11 +18,10 @@ use palyra_tests::{
     canary::{LOOK, backwards, told_in},
     scripted::Names,
     site::{Site, make_repository},
+    vault::ground,
 };
-use palyra_types::{HostName, Principal, SecretRef, clock::SystemClock, entropy::SystemEntropy};
-use palyra_vault::{
-    BindingTerms, Ground, NewSecret, PathPrefix, Position, SecretValue, Vault, VaultChange, backend::KeyFile,
-};
+use palyra_types::{HostName, Principal, SecretRef};
+use palyra_vault::{BindingTerms, NewSecret, PathPrefix, Position, SecretValue, Vault, VaultChange};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -51,12 +50,7 @@ impl World {
         fs::write(files.path().join("private/greeting"), "come in\n").unwrap();
         fs::write(files.path().join("greeting"), "hello\n").unwrap();
         let site = Site::start_with_key(&[NAME, OTHER], files.path(), VALUE).await;
-        let authority = files.path().join("authority.pem");
-        fs::write(&authority, site.certificate()).unwrap();
-        let mut config = format!("[egress]\ntrust = [\"{}\"]\n", authority.display());
-        for host in [NAME, OTHER] {
-            config += &format!("[[egress.host]]\nhost = \"{host}\"\nports = [{}]\nallow_private = true\n", site.port());
-        }
+        let mut config = site.configuration(&[NAME, OTHER], files.path());
         config += "[policy]\nallow_sensitive_tools = true\n";
         let names = Names::default().with(NAME, "127.0.0.1").with(OTHER, "127.0.0.1");
         let lab = Plan::default().config(&config).policies(policies).net(names.connector()).open().await;
@@ -67,14 +61,7 @@ impl World {
     }
 
     async fn open_vault(&self) {
-        let ground = Ground {
-            directory: self.files.path().join("vault"),
-            backend: Arc::new(KeyFile::new(self.files.path().join("keys"))),
-            clock: Arc::new(SystemClock::new()),
-            entropy: Arc::new(SystemEntropy),
-            keep_versions: 1,
-        };
-        self.lab.gate.open_vault(ground, None).await.unwrap();
+        self.lab.gate.open_vault(ground(self.files.path()), None).await.unwrap();
     }
 
     fn vault(&self) -> Arc<Vault> {

@@ -11,7 +11,6 @@
 
 use std::{
     fs,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,9 +25,10 @@ use palyra_tests::{
     scripted::Names,
     site::Site,
     skill::{self, ASKED, Publisher},
+    vault::ground,
 };
-use palyra_types::{HostName, Principal, SecretRef, clock::SystemClock, entropy::SystemEntropy};
-use palyra_vault::{BindingTerms, Ground, NewSecret, Position, SecretValue, VaultChange, backend::KeyFile};
+use palyra_types::{HostName, Principal, SecretRef};
+use palyra_vault::{BindingTerms, NewSecret, Position, SecretValue, VaultChange};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -56,12 +56,7 @@ impl World {
         fs::write(files.path().join("site/private/greeting"), "come in\n").unwrap();
         fs::write(files.path().join("site/greeting"), "hello\n").unwrap();
         let site = Site::start_with_key(&[NAME, OTHER], &files.path().join("site"), VALUE).await;
-        let authority = files.path().join("authority.pem");
-        fs::write(&authority, site.certificate()).unwrap();
-        let mut config = format!("[egress]\ntrust = [\"{}\"]\n", authority.display());
-        for host in [NAME, OTHER] {
-            config += &format!("[[egress.host]]\nhost = \"{host}\"\nports = [{}]\nallow_private = true\n", site.port());
-        }
+        let config = site.configuration(&[NAME, OTHER], files.path());
         let names = Names::default().with(NAME, "127.0.0.1").with(OTHER, "127.0.0.1");
         let lab = plan.config(&config).net(names.connector()).open().await;
         let publisher = Publisher::new("lab");
@@ -76,14 +71,7 @@ impl World {
     }
 
     async fn open_vault(&self) {
-        let ground = Ground {
-            directory: self.files.path().join("vault"),
-            backend: Arc::new(KeyFile::new(self.files.path().join("keys"))),
-            clock: Arc::new(SystemClock::new()),
-            entropy: Arc::new(SystemEntropy),
-            keep_versions: 1,
-        };
-        self.lab.gate.open_vault(ground, None).await.unwrap();
+        self.lab.gate.open_vault(ground(self.files.path()), None).await.unwrap();
         let ada = Principal::parse("user:ada@owner").unwrap();
         let secret = SecretRef::parse("global/key").unwrap();
         let value = SecretValue::new(VALUE.as_bytes().to_vec()).unwrap();

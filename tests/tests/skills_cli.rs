@@ -14,49 +14,15 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, approve, asked};
+use palyra_tests::{
+    Said,
+    daemon::{DaemonLab, DaemonPlan, approve, asked},
+};
 use serde_json::{Value, json};
-
-/// What a command came to.
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
-    }
-
-    fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
-        self
-    }
-
-    fn data(&self) -> Value {
-        let document: Value =
-            serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err));
-        document["data"].clone()
-    }
-
-    /// The three lines of a failure, and nothing else.
-    fn three_lines(&self) -> [&str; 3] {
-        let lines: Vec<&str> = self.err.lines().rev().take(3).collect();
-        let [help, cause, error] = lines[..] else { panic!("{}", self.err) };
-        assert!(
-            error.starts_with("error: ") && cause.starts_with("cause: ") && help.starts_with("help:  "),
-            "{}",
-            self.err
-        );
-        [error, cause, help]
-    }
-}
 
 /// A directory in which somebody writes skills, with a daemon or without one.
 struct Bench {
@@ -212,10 +178,8 @@ fn a_newcomer_comes_from_nothing_to_a_call_by_the_commands_of_the_readme() {
 
 fn verified_by_minisign(package: &Path, key: &Path) {
     let verified = Command::new("minisign").arg("-Vm").arg(package).arg("-p").arg(key).output();
-    // Whoever has no minisign here has the same check in the tests of the package itself.
-    if let Ok(verified) = verified {
-        assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
-    }
+    let verified = verified.expect("`minisign` is installed by scripts/setup");
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
 
 #[test]
