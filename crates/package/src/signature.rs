@@ -40,7 +40,7 @@ impl PublisherKey {
         Ok(Self(bytes))
     }
 
-    /// The short id that minisign shows. Anybody can make a key with a given id: it is for people to compare, and proves nothing.
+    /// The short id that minisign shows, which leaves out zeros at its beginning. Anybody can make a key with a given id: it is for people to compare, and proves nothing.
     #[must_use]
     pub fn key_id(&self) -> String {
         let id = self.0.iter().skip(ALGORITHM.len()).take(8);

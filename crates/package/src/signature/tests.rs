@@ -122,7 +122,8 @@ fn what_the_minisign_program_signs_is_verified_here_unless_it_is_of_the_old_kind
     assert!(minisign(directory.path(), &["-S", "-H", "-s", "key.sec", "-t", "theirs", "-m", "a.skill"]));
     let public = PublisherKey::parse(&text("key.pub")).unwrap();
     assert_eq!(verify(ARCHIVE, &text("a.skill.minisig"), &public).unwrap().comment(), "theirs");
-    assert!(text("key.pub").contains(&public.key_id()), "the short id is the one that minisign shows");
+    let shown = text("key.pub").lines().next().and_then(|line| line.rsplit(' ').next().map(str::to_owned)).unwrap();
+    assert_eq!(public.key_id(), format!("{shown:0>16}"), "the short id is the one that minisign shows");
 
     let secret = SecretSigningKey::load(&text("key.sec"), None).unwrap();
     let signature = secret.sign(ARCHIVE, "ours").unwrap();
@@ -130,4 +131,13 @@ fn what_the_minisign_program_signs_is_verified_here_unless_it_is_of_the_old_kind
 
     assert!(minisign(directory.path(), &["-S", "-l", "-s", "key.sec", "-m", "a.skill", "-x", "old.minisig"]));
     assert_eq!(verify(ARCHIVE, &text("old.minisig"), &public), Err(SignatureError::Legacy));
+}
+
+#[test]
+fn an_id_that_begins_with_zeros_has_them() {
+    let mut bytes = [0; 42];
+    bytes[..2].copy_from_slice(b"Ed");
+    bytes[2] = 0xa1;
+    let key = PublisherKey::parse(&BASE64_STANDARD.encode(bytes)).unwrap();
+    assert_eq!(key.key_id(), "00000000000000A1");
 }

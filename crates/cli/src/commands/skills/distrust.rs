@@ -16,7 +16,8 @@ use crate::{
 pub(crate) struct DistrustArgs {
     /// The publisher.
     publisher: PublisherName,
-    /// The id of the key, as `palyra skills publishers` shows it.
+    /// The id of the key, as `palyra skills publishers` or `minisign` shows it.
+    #[arg(value_parser = whole_id)]
     key_id: String,
 }
 
@@ -34,7 +35,27 @@ pub(super) async fn run(args: &DistrustArgs, daemon: &Client, terminal: &Termina
     Ok(Exit::Ok)
 }
 
+/// An id in the one way that it is spelt here. Minisign leaves out zeros at its beginning.
+fn whole_id(text: &str) -> Result<String, &'static str> {
+    let is_one = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one
+        .then(|| format!("{:0>16}", text.to_ascii_uppercase()))
+        .ok_or("an id of a key is up to 16 digits and letters from A to F")
+}
+
 const EXAMPLES: &str = "\
 Examples:
   palyra skills publishers
   palyra skills distrust acme E7620F1842B4E81F";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_taken_as_minisign_shows_it() {
+        assert_eq!(whole_id("E7620F1842B4E81F").as_deref(), Ok("E7620F1842B4E81F"));
+        assert_eq!(whole_id("7620f1842b4e81f").as_deref(), Ok("07620F1842B4E81F"));
+        assert!(whole_id("").is_err() && whole_id("acme").is_err() && whole_id("00000000000000000").is_err());
+    }
+}
