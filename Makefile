@@ -61,7 +61,7 @@ policy-test: setup ## Run the policy tests in policies/tests and check the polic
 	$(TARGET_DIR)/debug/palyra policy test policies/tests
 
 bench: dist ## Measure, each figure next to its floor
-	cargo bench --locked -p palyra-benches
+	cargo bench --profile dist --locked -p palyra-benches
 
 deny: setup ## Check dependencies with cargo-deny: architecture, licences, sources
 	@command -v cargo-deny >/dev/null || { printf 'error: cargo-deny is not installed\nhelp: cargo install --locked cargo-deny\n' >&2; exit 1; }

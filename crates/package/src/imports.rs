@@ -4,6 +4,7 @@
 //! [`Required`], and exports one of the worlds that are known. A manifest can be held to that: [`Required::missing_from`].
 //! Does not: compile or run anything. Imports inside of a component, between its parts, are its own business.
 
+mod intricacy;
 mod preview1;
 mod wasi;
 
@@ -12,11 +13,13 @@ use std::{collections::BTreeMap, fmt};
 use palyra_types::{visible::visible, words};
 use serde::{Deserialize, Serialize};
 use wasmparser::{
-    ComponentTypeRef, FuncValidatorAllocations, Parser, Payload, TypeBounds, ValidPayload, Validator, WasmFeatures,
+    ComponentInstance, ComponentTypeRef, FuncValidatorAllocations, Parser, Payload, TypeBounds, ValidPayload,
+    Validator, WasmFeatures,
     component_types::{ComponentDefinedType, ComponentEntityType, ComponentFuncTypeId, ComponentValType},
     types::{EntityType, Types},
 };
 
+use self::intricacy::Intricacy;
 use crate::capability::Capabilities;
 
 /// What a program is and needs.
@@ -228,6 +231,7 @@ fn outline(binary: &[u8], code: Code) -> Result<Outline, ImportsError> {
     let mut parser = Parser::new(0);
     parser.set_features(features());
     let mut allocations = FuncValidatorAllocations::default();
+    let mut intricacy = Intricacy::default();
     let (mut depth, mut imports, mut is_command, mut last) = (0_usize, Vec::new(), false, None);
     for payload in parser.parse_all(binary) {
         let payload = payload.map_err(invalid)?;
@@ -244,6 +248,16 @@ fn outline(binary: &[u8], code: Code) -> Result<Outline, ImportsError> {
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section.clone() {
                     is_command |= wasi::is_command_export(export.map_err(invalid)?.name.name);
+                }
+            }
+            Payload::ComponentInstanceSection(section) => {
+                for instance in section.clone() {
+                    if let ComponentInstance::Instantiate { component_index, .. } = instance.map_err(invalid)?
+                        && let Some(types) =
+                            validator.types(0).filter(|types| component_index < types.component_count())
+                    {
+                        intricacy.instantiate(types, types.component_at(component_index))?;
+                    }
                 }
             }
             _ => {}
@@ -365,6 +379,9 @@ pub enum ImportsError {
     /// Too many imports.
     #[error("it has more than {MOST_IMPORTS} imports")]
     TooManyImports,
+    /// Its parts are put together in too many ways.
+    #[error("its parts are put together of more than {} types", intricacy::MOST_TYPES)]
+    TooIntricate,
     /// Something that no skill may import.
     #[error("it imports `{}`, which no skill may", visible(.import))]
     Foreign {
@@ -403,6 +420,7 @@ impl ImportsError {
             Self::TooManyImports | Self::Foreign { .. } => {
                 "use the interfaces of `palyra:skill`, and of WASI 0.2 those of io, cli, clocks and random"
             }
+            Self::TooIntricate => "build it of fewer components, or of components with fewer types",
             Self::ForeignVersion { .. } => "build it against that version",
             Self::NoWorld | Self::OtherRun | Self::OtherStart => {
                 "export `run` of the world `palyra:skill`, as `palyra skills new` shows"

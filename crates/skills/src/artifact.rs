@@ -81,7 +81,7 @@ impl ArtifactStore {
     /// # Errors
     /// When the directory or its key cannot be read or made.
     pub fn open(directory: &Path, entropy: &dyn Entropy) -> Result<Self, ArtifactError> {
-        fs::create_dir_all(directory)?;
+        make_private(directory)?;
         let path = directory.join(KEY_FILE);
         let key = match read(&path, KEY_BYTES)? {
             Some(key) => key,
@@ -213,13 +213,33 @@ fn header(component: Sha256Digest, metering: Metering) -> Vec<u8> {
     header
 }
 
-/// The whole file, if it is there and no larger.
+/// Makes a directory that is its owner's alone.
+fn make_private(directory: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// The whole file, if it is there and no larger. What is no file is not waited for.
 fn read(path: &Path, most: usize) -> Result<Option<Vec<u8>>, ArtifactError> {
-    let file = match File::open(path) {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.cast_signed());
+    }
+    let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    if !file.metadata()?.is_file() {
+        return Err(ArtifactError::NotAuthentic);
+    }
     let mut content = Vec::new();
     file.take(u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut content)?;
     if content.len() > most { Err(ArtifactError::NotAuthentic) } else { Ok(Some(content)) }

@@ -66,9 +66,10 @@ pub(crate) fn compiling(metering: Metering) -> Config {
         .memory_guard_size(MEMORY_GUARD)
         .memory_may_move(false)
         .memory_init_cow(true)
-        // Both at once cost more than either.
         .consume_fuel(metering == Metering::Fuel)
-        .epoch_interruption(metering == Metering::Epoch);
+        // SECURITY: fuel bounds what is computed, and not how long that takes. Little code can have the engine copy much, so whatever is counted,
+        // a clock makes it give its thread back.
+        .epoch_interruption(true);
     config
 }
 

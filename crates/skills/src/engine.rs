@@ -271,14 +271,14 @@ impl SkillEngine {
         let inner = Arc::clone(&self.inner);
         async move {
             let _under_way = UnderWay::begin(&inner.under_way);
-            let skill = Arc::clone(&given.skill);
+            let (skill, memory_bytes) = (Arc::clone(&given.skill), given.limits.memory_bytes);
             let metering = skill.pool.metering;
             let failed = || {
                 let detail = "the engine failed while it ran".to_owned();
                 running::unused(metering, SkillFailure::Trapped { detail })
             };
             let mut running = Box::pin(running::run(given, Arc::clone(&inner.shared)));
-            match inner.first_slice(&skill, running.as_mut()).await {
+            match inner.first_slice(&skill, memory_bytes, running.as_mut()).await {
                 Slice::Over(run) => return run,
                 Slice::Failed => return failed(),
                 Slice::GoesOn => {}
@@ -320,17 +320,28 @@ impl Inner {
     /// than they do.
     ///
     /// SECURITY: a slice is a few milliseconds of a thread that others wait for. One call at a time takes it, and none while several are under way; a
-    /// skill whose calls are not over by then is not given it again for a while.
-    async fn first_slice(&self, skill: &LoadedSkill, mut running: Pin<&mut impl Future<Output = SkillRun>>) -> Slice {
+    /// skill whose calls are not over by then is not given it again for a while. One instruction can fill or copy a whole memory, and nothing interrupts
+    /// that, so a skill that may have a large one is never given it.
+    async fn first_slice(
+        &self,
+        skill: &LoadedSkill,
+        memory_bytes: u64,
+        mut running: Pin<&mut impl Future<Output = SkillRun>>,
+    ) -> Slice {
         let is_busy = self.under_way.load(Ordering::Relaxed) > FEW;
-        if is_busy || Handle::try_current().is_err() || !skill.briefness.is_brief() {
+        if is_busy || memory_bytes > SMALL_MEMORY || Handle::try_current().is_err() || !skill.briefness.is_brief() {
             return Slice::GoesOn;
         }
         let Ok(_alone) = self.visiting.try_acquire() else { return Slice::GoesOn };
         let begun = Instant::now();
         let polled = poll_fn(|context| Poll::Ready(catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)))));
         match polled.await {
-            Ok(Poll::Ready(run)) => Slice::Over(run),
+            Ok(Poll::Ready(run)) => {
+                if begun.elapsed() > self.shared.tick {
+                    skill.briefness.was_long();
+                }
+                Slice::Over(run)
+            }
             Ok(Poll::Pending) => {
                 // Whoever waits for the host is not long.
                 if begun.elapsed() > self.shared.tick / 4 {
@@ -388,6 +399,8 @@ fn yield_to_the_daemon() {
 
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
+/// A skill with more memory does not begin where it is asked for.
+const SMALL_MEMORY: u64 = 64 << 20;
 /// As long as no more calls than these are under way, they begin where they are asked for.
 const FEW: usize = 2;
 const SHORTEST_TICK: Duration = Duration::from_millis(1);

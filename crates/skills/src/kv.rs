@@ -182,6 +182,9 @@ impl KvStore {
         )?;
         transaction.execute("DELETE FROM scope WHERE skill = ?1", params![skill.as_str()])?;
         transaction.commit()?;
+        if gone > 0 {
+            give_back(&connection)?;
+        }
         Ok(u64::try_from(gone).unwrap_or(u64::MAX))
     }
 
@@ -281,11 +284,24 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
+    // Before anything is written, or it is without effect: what is forgotten leaves the file.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(connection)
+}
+
+/// Takes what is free out of the file, and what was there out of its log.
+fn give_back(connection: &Connection) -> Result<(), KvError> {
+    for pragma in ["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+        let mut statement = connection.prepare(pragma)?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 /// Makes the tables of a new file, and refuses those of another time or purpose.

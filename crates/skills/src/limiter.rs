@@ -66,9 +66,33 @@ impl Limiter {
         self.memory
     }
 
+    /// Memory of the host for what the skill hands over.
+    ///
+    /// # Errors
+    /// When all calls together have no more.
+    pub(crate) fn hand(&self, bytes: u64) -> Result<Handed, SkillFailure> {
+        match self.shared.take(bytes) {
+            true => Ok(Handed { shared: Arc::clone(&self.shared), bytes }),
+            false => Err(SkillFailure::NoMemoryLeft { limit: self.shared.limit }),
+        }
+    }
+
     /// What was refused first.
     pub(crate) fn refused(&self) -> Option<&SkillFailure> {
         self.refused.as_ref()
+    }
+}
+
+/// Memory of the host that holds what a skill handed over.
+#[must_use = "it counts as long as this is there"]
+pub(crate) struct Handed {
+    shared: Arc<SharedMemory>,
+    bytes: u64,
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        self.shared.give_back(self.bytes);
     }
 }
 
@@ -138,6 +162,10 @@ mod tests {
         Limiter::new(&limits, Arc::clone(shared), u64::MAX, u32::MAX)
     }
 
+    fn first_refusal(handed: &Result<Handed, SkillFailure>) -> Option<SkillFailure> {
+        handed.as_ref().err().cloned()
+    }
+
     #[test]
     fn calls_together_have_no_more_than_they_may_and_give_it_back() {
         let shared = Arc::new(SharedMemory::new(150));
@@ -147,7 +175,10 @@ mod tests {
         assert_eq!(second.refused(), Some(&SkillFailure::NoMemoryLeft { limit: 150 }));
         drop(first);
         assert!(second.memory_growing(0, 100, None).unwrap());
-        drop(second);
+        assert_eq!(first_refusal(&second.hand(51)), Some(SkillFailure::NoMemoryLeft { limit: 150 }));
+        let handed = second.hand(50).ok();
+        assert_eq!(shared.taken.load(Ordering::Relaxed), 150);
+        drop((second, handed));
         assert_eq!(shared.taken.load(Ordering::Relaxed), 0);
     }
 }

@@ -5,10 +5,12 @@
 
 mod written;
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::written::{Written, bytes, request};
+pub(crate) use self::written::{Written, bytes, request, spelt_bytes};
 use crate::{host::HostRefusal, outcome::SkillFailure};
 
 /// The questions of one call and their answers, in order.
@@ -44,15 +46,29 @@ impl Recorder {
         Self { recording: Some(Recording::default()), left: most_bytes }
     }
 
+    /// Whether there may be room for so many bytes. Otherwise the whole recording is given up, and nothing needs to be spelt for it any more.
+    ///
+    /// SECURITY: what is handed over is bounded, and what is made of it to be written down is larger. It is made only where it is kept.
+    pub(crate) fn makes_room(&mut self, bytes: usize) -> bool {
+        if u64::try_from(bytes).map_or(true, |bytes| bytes > self.left) {
+            self.recording = None;
+        }
+        self.recording.is_some()
+    }
+
     /// Writes down a question and its answer. Without room for it, the whole recording is given up.
     pub(crate) fn note<T: Written>(&mut self, function: &str, asked: Value, answer: &Result<T, HostRefusal>) {
+        if !self.makes_room(answer.as_ref().map_or(0, Written::bytes_at_least)) {
+            return;
+        }
         let Some(recording) = &mut self.recording else { return };
         let answered = match answer {
             Ok(value) => serde_json::json!({ "ok": value.to_value() }),
             Err(refusal) => serde_json::json!({ "error": refusal }),
         };
         let call = RecordedCall { function: function.to_owned(), asked, answered };
-        let size = serde_json::to_vec(&call).map_or(u64::MAX, |text| u64::try_from(text.len()).unwrap_or(u64::MAX));
+        let mut counted = Counted(0);
+        let size = serde_json::to_writer(&mut counted, &call).map_or(u64::MAX, |()| counted.0);
         match self.left.checked_sub(size) {
             Some(left) => {
                 self.left = left;
@@ -65,6 +81,20 @@ impl Recorder {
     /// The recording, if there was room for it.
     pub(crate) fn finish(self) -> Option<Recording> {
         self.recording
+    }
+}
+
+/// Counts what is written, and keeps nothing of it.
+struct Counted(u64);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

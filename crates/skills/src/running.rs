@@ -52,7 +52,7 @@ pub(crate) async fn run(given: Given, shared: Arc<Shared>) -> SkillRun {
             _ => return unused(metering, SkillFailure::NoRoom),
         },
     };
-    let ticking = (metering == Metering::Epoch).then(|| shared.ticker.ticking());
+    let ticking = shared.ticker.ticking();
 
     let limit = (metering == Metering::Epoch).then(|| Duration::from_millis(limits.cpu_ms));
     let meter = Arc::new(Meter::new(shared.tick, limit));
@@ -108,22 +108,17 @@ fn prepare(skill: &LoadedSkill, state: CallState, limits: &SkillLimits) -> wasmt
     let handed = limits.host_bytes.max(limits.output_bytes);
     store.set_hostcall_fuel(usize::try_from(handed).unwrap_or(usize::MAX));
     store.set_max_component_handles(MOST_HANDLES);
-    match skill.pool.metering {
-        Metering::Epoch => {
-            store.set_epoch_deadline(1);
-            store.epoch_deadline_callback(|store| {
-                let state = store.data();
-                match state.meter.read() {
-                    Reading::Early => Ok(UpdateDeadline::Continue(1)),
-                    Reading::SliceOver => Ok(UpdateDeadline::Yield(1)),
-                    Reading::LimitReached => Err(end(SkillFailure::ComputedTooLong { limit_ms: state.limits.cpu_ms })),
-                }
-            });
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| {
+        let state = store.data();
+        match state.meter.read() {
+            Reading::Early => Ok(UpdateDeadline::Continue(1)),
+            Reading::SliceOver => Ok(UpdateDeadline::Yield(1)),
+            Reading::LimitReached => Err(end(SkillFailure::ComputedTooLong { limit_ms: state.limits.cpu_ms })),
         }
-        Metering::Fuel => {
-            store.set_fuel(limits.fuel)?;
-            store.fuel_async_yield_interval(Some(FUEL_SLICE))?;
-        }
+    });
+    if skill.pool.metering == Metering::Fuel {
+        store.set_fuel(limits.fuel)?;
     }
     Ok(store)
 }
@@ -296,9 +291,6 @@ fn check(answer: &str, limits: &SkillLimits) -> Result<(), SkillFailure> {
 
 /// How many bytes of an answer are read at once.
 const SHORT_ANSWER: usize = 64 << 10;
-
-/// How much a skill computes before it gives its thread back, in fuel. About a millisecond.
-const FUEL_SLICE: u64 = 1_000_000;
 
 /// Handles that a skill may hold at once, its own included.
 const MOST_HANDLES: usize = 10_000;

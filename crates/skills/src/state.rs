@@ -14,7 +14,7 @@ use wasmtime_wasi_io::{IoView, bytes::Bytes};
 use crate::{
     host::{HostRefusal, SkillHost},
     ledger::{Ledger, end},
-    limiter::Limiter,
+    limiter::{Handed, Limiter},
     metered::{Meter, Reading},
     outcome::SkillFailure,
     recording::{Recorder, Recording, Replay, Written},
@@ -97,8 +97,8 @@ impl CallState {
 
     /// Gives the thread back if the call has had it for a while.
     ///
-    /// SECURITY: code that is metered by fuel yields by the instructions that it runs. Whoever has the host do much with few of them, such
-    /// as hand over megabytes, would keep its thread, and hear neither the clock nor whoever wants it stopped.
+    /// SECURITY: code looks at the clock between its own instructions. Whoever has the host do much with few of them, such as hand over megabytes,
+    /// would keep its thread, and hear neither the clock nor whoever wants it stopped.
     pub(crate) async fn pause(&mut self) {
         if !matches!(self.meter.read(), Reading::Early) {
             tokio::task::yield_now().await;
@@ -157,12 +157,15 @@ impl CallState {
         }
     }
 
-    /// A question as it is compared or written down, or nothing if it is neither.
-    pub(crate) fn spelt(&self, spell: impl FnOnce() -> Value) -> Value {
-        match self.answers {
-            Answers::Live(Live { recorder: None, .. }) => Value::Null,
-            _ => spell(),
-        }
+    /// A question as it is compared or written down, or nothing if it is neither. So many bytes of it are what the skill handed over.
+    pub(crate) fn spelt(&mut self, bytes: usize, spell: impl FnOnce() -> Value) -> Value {
+        let is_wanted = match &mut self.answers {
+            Answers::Recorded(_) => true,
+            Answers::Live(Live { recorder, .. }) => {
+                recorder.as_mut().is_some_and(|recorder| recorder.makes_room(bytes))
+            }
+        };
+        if is_wanted { spell() } else { Value::Null }
     }
 
     /// What was recorded, if the call is answered from a recording.
@@ -195,16 +198,17 @@ impl CallState {
         }
     }
 
-    /// Refuses more bytes than may be handed over at once.
+    /// Refuses more bytes than may be handed over at once. What is handed over is memory of the host as long as what comes back is there, and so
+    /// counts among what all calls have together.
     ///
     /// # Errors
-    /// When there are more.
-    pub(crate) fn hold_to(&self, bytes: usize) -> wasmtime::Result<()> {
+    /// When there are more, or all calls together have no more.
+    pub(crate) fn hold_to(&self, bytes: usize) -> wasmtime::Result<Handed> {
         let limit = self.limits.host_bytes;
-        match u64::try_from(bytes).is_ok_and(|bytes| bytes <= limit) {
-            true => Ok(()),
-            false => Err(end(SkillFailure::HandedTooMuch { limit })),
-        }
+        let Some(bytes) = u64::try_from(bytes).ok().filter(|&bytes| bytes <= limit) else {
+            return Err(end(SkillFailure::HandedTooMuch { limit }));
+        };
+        self.limiter.hand(bytes.saturating_mul(COPIES)).map_err(end)
     }
 
     /// What was written down, or what a replay did not ask.
@@ -225,5 +229,7 @@ impl IoView for CallState {
     }
 }
 
+/// How often the host has what is handed over: as it came, as it is written down, and as it is sent or kept.
+const COPIES: u64 = 3;
 /// Streams and pollables that a call may hold at once.
 const MOST_RESOURCES: usize = 1_000;

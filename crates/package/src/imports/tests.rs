@@ -364,3 +364,20 @@ proptest! {
         let _ = required(&binary);
     }
 }
+
+#[test]
+fn many_instances_of_a_component_with_many_types_are_refused_before_they_are_made() {
+    let program = |types: usize, instances: usize| {
+        let types: String =
+            (0..types).map(|n| format!("(type $t{n} (tuple (own $r) u8)) (export \"x{n}\" (type $t{n}))")).collect();
+        let instances = "(instance (instantiate $c (with \"r\" (type $res))))".repeat(instances);
+        let many = format!(
+            "(component $c (import \"r\" (type $r (sub resource))) {types}) (type $res (resource (rep i32))) {instances}"
+        );
+        wat::parse_str(format!("(component {many})")).unwrap()
+    };
+    let begun = std::time::Instant::now();
+    assert_eq!(required(&program(2_000, 900)), Err(ImportsError::TooIntricate));
+    assert_eq!(required(&program(20, 20)), Err(ImportsError::NoWorld));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+}

@@ -300,3 +300,20 @@ fn what_skills_keep_that_are_not_there_any_more_is_forgotten() {
     assert_eq!(lab.store.get(&kept, "key").unwrap(), Some(b"value".to_vec()));
     assert_eq!(lab.store.get(&gone, "key").unwrap(), None);
 }
+
+#[test]
+fn what_is_forgotten_is_not_in_the_file_any_more() {
+    const KEPT: &[u8] = b"what nobody is to find again";
+    let lab = Lab::new();
+    for number in 0..200 {
+        lab.store.set(&scope("acme/a", "shop"), ROOM, &format!("key {number}"), &KEPT.repeat(50)).unwrap();
+    }
+    lab.store.set(&scope("acme/b", "shop"), ROOM, "key", b"stays").unwrap();
+    assert_eq!(lab.store.forget(&SkillId::parse("acme/a").unwrap()).unwrap(), 200);
+    for entry in std::fs::read_dir(lab.directory.path()).unwrap() {
+        let content = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(content.len() < 100_000, "{}", content.len());
+        assert!(!content.windows(KEPT.len()).any(|window| window == KEPT));
+    }
+    assert_eq!(lab.store.get(&scope("acme/b", "shop"), "key").unwrap(), Some(b"stays".to_vec()));
+}

@@ -32,7 +32,7 @@ pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
                 let state = store.data_mut();
                 state.pause().await;
                 state.enter("log.write", "log", state.grants.log)?;
-                state.hold_to(message.len())?;
+                let _handed = state.hold_to(message.len())?;
                 let level = LogLevel::from(level);
                 if let (Some(kept), Some(host)) = (state.ledger.log(level, &message), state.listener()) {
                     host.log(level, &kept);
@@ -80,7 +80,7 @@ pub(super) fn monotonic(state: &mut CallState, function: &'static str) -> wasmti
 pub(super) fn random(state: &mut CallState, function: &'static str, length: u64) -> wasmtime::Result<Vec<u8>> {
     state.enter(function, "random", state.grants.random)?;
     let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-    state.hold_to(bytes)?;
+    let _handed = state.hold_to(bytes)?;
     let live = |host: &dyn SkillHost| {
         let mut buffer = vec![0; bytes];
         // In pieces, because systems give large amounts in pieces only.
@@ -105,8 +105,9 @@ fn http(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             state.enter("http.fetch", "http", !state.grants.http.is_empty())?;
             let request = HttpRequest::from(request);
             let headers = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-            state.hold_to(request.url.len() + headers + request.body.as_ref().map_or(0, Vec::len))?;
-            let asked = state.spelt(|| recording::request(&request));
+            let body = request.body.as_ref().map_or(0, Vec::len);
+            let _handed = state.hold_to(request.url.len() + headers + body)?;
+            let asked = state.spelt(recording::spelt_bytes(body), || recording::request(&request));
             let answer = state
                 .ask("http.fetch", asked, |host| async move { host.fetch(request).await })
                 .await?
@@ -126,7 +127,7 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.get")?;
-            let asked = state.spelt(|| json!({ "key": key }));
+            let asked = state.spelt(key.len(), || json!({ "key": key }));
             let answer = state.ask("kv.get", asked, |host| async move { host.kv_get(&key).await }).await?;
             Ok((answer.map_err(Refusal::from),))
         })
@@ -135,8 +136,11 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.set")?;
-            state.hold_to(key.len() + value.len())?;
-            let asked = state.spelt(|| json!({ "key": key, "value": recording::bytes(&value) }));
+            let _handed = state.hold_to(key.len() + value.len())?;
+            let asked = state.spelt(
+                recording::spelt_bytes(value.len()),
+                || json!({ "key": key, "value": recording::bytes(&value) }),
+            );
             let live = |host: Arc<dyn SkillHost>| async move { host.kv_set(&key, value).await };
             let answer = state.ask("kv.set", asked, live).await?;
             Ok((answer.map_err(Refusal::from),))
@@ -146,7 +150,7 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.delete")?;
-            let asked = state.spelt(|| json!({ "key": key }));
+            let asked = state.spelt(key.len(), || json!({ "key": key }));
             let answer = state.ask("kv.delete", asked, |host| async move { host.kv_delete(&key).await }).await?;
             Ok((answer.map_err(Refusal::from),))
         })
@@ -155,7 +159,7 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.keys")?;
-            let asked = state.spelt(|| json!({ "prefix": prefix }));
+            let asked = state.spelt(prefix.len(), || json!({ "prefix": prefix }));
             let answer = state.ask("kv.keys", asked, |host| async move { host.kv_keys(&prefix).await }).await?;
             Ok((answer.map_err(Refusal::from),))
         })
@@ -186,7 +190,7 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             if let Err(refusal) = enter_file(state, "files.read", &path, FileAccess::Read).await? {
                 return Ok((Err(refusal),));
             }
-            let asked = state.spelt(|| json!({ "path": path }));
+            let asked = state.spelt(path.len(), || json!({ "path": path }));
             let answer = state.ask("files.read", asked, |host| async move { host.file_read(&path).await }).await?;
             Ok((answer.map_err(Refusal::from),))
         })
@@ -197,8 +201,11 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             if let Err(refusal) = enter_file(state, "files.write", &path, FileAccess::Write).await? {
                 return Ok((Err(refusal),));
             }
-            state.hold_to(path.len() + content.len())?;
-            let asked = state.spelt(|| json!({ "path": path, "content": recording::bytes(&content) }));
+            let _handed = state.hold_to(path.len() + content.len())?;
+            let asked = state.spelt(
+                recording::spelt_bytes(content.len()),
+                || json!({ "path": path, "content": recording::bytes(&content) }),
+            );
             let live = |host: Arc<dyn SkillHost>| async move { host.file_write(&path, content).await };
             let answer = state.ask("files.write", asked, live).await?;
             Ok((answer.map_err(Refusal::from),))
@@ -210,7 +217,7 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             if let Err(refusal) = enter_file(state, "files.list", &path, FileAccess::Read).await? {
                 return Ok((Err(refusal),));
             }
-            let asked = state.spelt(|| json!({ "path": path }));
+            let asked = state.spelt(path.len(), || json!({ "path": path }));
             let answer = state
                 .ask("files.list", asked, |host| async move { host.file_list(&path).await })
                 .await?
@@ -225,7 +232,7 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             if let Err(refusal) = enter_file(state, "files.stat", &path, FileAccess::Read).await? {
                 return Ok((Err(refusal),));
             }
-            let asked = state.spelt(|| json!({ "path": path }));
+            let asked = state.spelt(path.len(), || json!({ "path": path }));
             let answer = state.ask("files.stat", asked, |host| async move { host.file_stat(&path).await }).await?;
             Ok((answer.map(Entry::from).map_err(Refusal::from),))
         })
@@ -236,7 +243,7 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             if let Err(refusal) = enter_file(state, "files.delete", &path, FileAccess::Write).await? {
                 return Ok((Err(refusal),));
             }
-            let asked = state.spelt(|| json!({ "path": path }));
+            let asked = state.spelt(path.len(), || json!({ "path": path }));
             let answer = state.ask("files.delete", asked, |host| async move { host.file_delete(&path).await }).await?;
             Ok((answer.map_err(Refusal::from),))
         })

@@ -215,7 +215,7 @@ fn randomness(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             state.pause().await;
             state.ledger.count()?;
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            state.hold_to(length)?;
+            let _handed = state.hold_to(length)?;
             let mut bytes = Vec::with_capacity(length);
             while bytes.len() < length {
                 bytes.extend_from_slice(&guessable(state).to_le_bytes());
@@ -247,6 +247,7 @@ fn guessable(state: &mut CallState) -> u64 {
 impl poll::Host for CallState {
     async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
         const FUNCTION: &str = "wasi:io/poll.poll";
+        self.pause().await;
         self.ledger.count()?;
         let asked = json!(pollables.len());
         if let Some(found) = self.recall(FUNCTION, &asked)? {
@@ -261,6 +262,7 @@ impl poll::Host for CallState {
 impl poll::HostPollable for CallState {
     async fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {
         const FUNCTION: &str = "wasi:io/poll.ready";
+        self.pause().await;
         self.ledger.count()?;
         if let Some(found) = self.recall(FUNCTION, &().to_value())? {
             return Ok(found?);

@@ -9,6 +9,10 @@ use crate::host::{FileEntry, HttpRequest, HttpResponse};
 pub(crate) trait Written: Sized {
     /// As JSON.
     fn to_value(&self) -> Value;
+    /// How many bytes of that are sure, without writing it.
+    fn bytes_at_least(&self) -> usize {
+        0
+    }
     /// From JSON, if that is what it is.
     fn from_value(value: Value) -> Option<Self>;
 }
@@ -45,6 +49,10 @@ impl Written for Vec<u8> {
         Value::String(STANDARD.encode(self))
     }
 
+    fn bytes_at_least(&self) -> usize {
+        spelt_bytes(self.len())
+    }
+
     fn from_value(value: Value) -> Option<Self> {
         STANDARD.decode(value.as_str()?).ok()
     }
@@ -53,6 +61,10 @@ impl Written for Vec<u8> {
 impl Written for Option<Vec<u8>> {
     fn to_value(&self) -> Value {
         self.as_ref().map_or(Value::Null, Written::to_value)
+    }
+
+    fn bytes_at_least(&self) -> usize {
+        self.as_ref().map_or(0, Written::bytes_at_least)
     }
 
     fn from_value(value: Value) -> Option<Self> {
@@ -64,6 +76,10 @@ impl Written for HttpResponse {
     fn to_value(&self) -> Value {
         let Self { status, url, headers, body, truncated } = self;
         json!({ "status": status, "url": url, "headers": headers, "body": body.to_value(), "truncated": truncated })
+    }
+
+    fn bytes_at_least(&self) -> usize {
+        self.body.bytes_at_least()
     }
 
     fn from_value(mut value: Value) -> Option<Self> {
@@ -90,4 +106,9 @@ pub(crate) fn request(request: &HttpRequest) -> Value {
 /// Bytes as they stand in a recording.
 pub(crate) fn bytes(bytes: &[u8]) -> Value {
     Value::String(STANDARD.encode(bytes))
+}
+
+/// How many bytes so many bytes are in a recording.
+pub(crate) const fn spelt_bytes(bytes: usize) -> usize {
+    bytes.div_ceil(3).saturating_mul(4)
 }

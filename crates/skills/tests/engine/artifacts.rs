@@ -135,3 +135,16 @@ fn a_fingerprint_names_the_version_and_the_way_of_metering() {
     let print = SkillEngine::fingerprint(Metering::Fuel);
     assert!(print.starts_with("wasmtime 48.0.8, revision 1, fuel, "), "{print}");
 }
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let Kept { directory, store, digest } = kept();
+    let path = file_of(directory.path(), digest);
+    fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    assert!(matches!(store.get(digest, METERING), Err(ArtifactError::NotAuthentic)));
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("key", &path).unwrap();
+    assert!(matches!(store.get(digest, METERING), Err(ArtifactError::Io(_))));
+}

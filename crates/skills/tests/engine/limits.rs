@@ -298,6 +298,47 @@ async fn fuel_is_no_way_round_the_wall_clock_for_whoever_has_the_host_work() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
+/// A component that has the engine copy much between its parts for few instructions, without end and without the host.
+const COPYING: &str = r#"(component
+  (component $a
+    (core module $m
+      (memory (export "memory") 620)
+      (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536))
+      (func (export "f") (param i32 i32)))
+    (core instance $i (instantiate $m))
+    (func (export "f") (param "s" string)
+      (canon lift (core func $i "f") (memory (core memory $i "memory")) (realloc (core func $i "realloc")) string-encoding=utf16)))
+  (instance $a (instantiate $a))
+  (component $b
+    (import "f" (func $f (param "s" string)))
+    (core module $shared
+      (memory (export "memory") 315)
+      (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
+    (core instance $shared (instantiate $shared))
+    (core func $f (canon lower (func $f) (memory (core memory $shared "memory")) string-encoding=utf8))
+    (core module $m
+      (import "h" "f" (func $f (param i32 i32)))
+      (import "h" "memory" (memory 1))
+      (func (export "run") (param i32 i32 i32 i32) (result i32)
+        (loop $more (call $f (i32.const 65536) (i32.const 20000000)) (br $more))
+        (i32.const 16)))
+    (core instance $i (instantiate $m
+      (with "h" (instance (export "f" (func $f)) (export "memory" (memory $shared "memory"))))))
+    (func (export "run") (param "tool" string) (param "input" string) (result (result string (error string)))
+      (canon lift (core func $i "run") (memory (core memory $shared "memory")) (realloc (core func $shared "realloc")))))
+  (instance $b (instantiate $b (with "f" (func $a "f"))))
+  (export "run" (func $b "run")))"#;
+
+#[tokio::test]
+async fn fuel_is_no_way_round_the_wall_clock_for_whoever_has_much_copied() {
+    let lab = Lab::new();
+    let skill = lab.load_metered(&wat::parse_str(COPYING).unwrap(), Metering::Fuel);
+    let begun = Instant::now();
+    let run = lab.call(&skill).limits(SkillLimits { wall_ms: 200, fuel: u64::MAX / 2, ..USUAL() }).run("", "").await;
+    assert_eq!(run.answer, Err(SkillFailure::TookTooLong { limit_ms: 200 }));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn calls_have_no_more_memory_together_than_they_may() {
     let lab = Lab::with(EngineOptions { all_memory_bytes: 24 << 20, ..EngineOptions::default() });
