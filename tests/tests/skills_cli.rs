@@ -378,18 +378,19 @@ fn a_skill_runs_stops_and_goes_and_each_says_so_by_its_exit_code() {
 }
 
 #[test]
-fn a_tool_that_is_not_named_is_the_only_one_and_input_in_its_place_is_told_apart() {
+fn a_tool_that_is_not_named_is_the_only_one_and_what_it_is_given_may_stand_in_its_place() {
     let bench = Bench::with_daemon();
     bench.key();
     bench.palyra(&["skills", "trust", "acme", "acme.pub"]).expect(0);
     let file = bench.signed("hello", "0.1.0", "");
     bench.palyra(&["skills", "install", &file]).expect(0);
     assert_eq!(answer(&bench.run(&["acme/hello"]).expect(0)), json!({ "ok": true }));
-    let said = bench.palyra(&["skills", "run", "acme/hello", r#"{"text":"Tea"}"#]).expect(2);
+    assert_eq!(answer(&bench.run(&["acme/hello", r#"{"text":"Tea"}"#]).expect(0)), json!({ "ok": true }));
+    let said = bench.palyra(&["skills", "run", "acme/hello", "{}", "{}"]).expect(2);
     assert_eq!(
         said.three_lines(),
         [
-            r#"error: `{"text":"Tea"}` is no tool of acme/hello"#,
+            "error: `{}` is no tool of acme/hello",
             "cause: what it is given stands where the tool is named; it has answer",
             "help:  name the tool before it: palyra skills run acme/hello answer JSON",
         ]
@@ -547,6 +548,13 @@ fn in_development_a_change_is_loaded_again() {
     assert_eq!(dev.wait().unwrap().code(), Some(130));
     let said = bench.palyra(&["skills", "list"]).expect(0);
     assert!(said.out.contains("in development"), "{}", said.out);
+    // Where nothing is developed any more, it does not run any more.
+    let config = bench.lab.home().join("config.toml");
+    let text = fs::read_to_string(&config).unwrap().replace("development = true", "development = false");
+    fs::write(&config, text).unwrap();
+    bench.palyra(&["reload"]).expect(0);
+    let said = bench.palyra(&["skills", "run", "acme/hello"]).expect(1);
+    assert!(said.err.contains("packages that nobody signed do not run here"), "{}", said.err);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) enum Answering {
 }
 
 /// The flag that says yes beforehand, for every command that follows a call.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct YesFlag {
     /// Say yes to this call if it asks, and to the hosts that it declares; not to others that the program wants later.
     #[arg(long)]

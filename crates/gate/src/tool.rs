@@ -477,6 +477,9 @@ pub enum IntendError {
     /// A path in the workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// A skill that nobody signed, where nothing is developed.
+    #[error("`{0}` is in development, and packages that nobody signed do not run here")]
+    NotDeveloping(SkillId),
     /// A directory that a skill was granted.
     #[error("the skill was granted a directory as `{}`, and it cannot be used here: {cause}", visible(.name))]
     GrantedDirectory {
@@ -587,6 +590,9 @@ impl IntendError {
             Self::NoWorkspace => "name one of the configured workspaces",
             Self::Shape(_) => "look at the input schema of the tool",
             Self::Workspace(error) => error.advice(),
+            Self::NotDeveloping(_) => {
+                "install it from its publisher, or set `development = true` under [skills] in config.toml and `palyra reload`"
+            }
             Self::GrantedDirectory { .. } => {
                 "make the directory in this workspace, or grant another with `palyra skills grant`"
             }

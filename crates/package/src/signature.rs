@@ -279,7 +279,9 @@ impl SignatureError {
             Self::NoSignature => "give the `.minisig` file that belongs to the package",
             Self::Legacy => "ask the publisher to sign with a minisign of this decade, which signs digests by default",
             Self::OtherKey { .. } => "check whose package it is; trust another key only if its publisher tells you so",
-            Self::DoesNotFit => "fetch the package and its signature again, from the publisher",
+            Self::DoesNotFit => {
+                "fetch the package and its signature again, from the publisher; if it is yours, sign it again: `palyra skills sign FILE.skill`"
+            }
             Self::NoSecretKey => "give the file that `palyra skills keygen` or `minisign -G` made",
             Self::PasswordNeeded | Self::WrongPassword => "give the password that the key was made with",
             Self::Comment(_) => "write a shorter comment, on one line",

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct WasmPluginRunnerPolicy {
     /// Whether skills run at all.
     pub enabled: bool,
-    /// Whether packages that nobody signed can be installed, for whoever works on them.
+    /// Whether packages that nobody signed can be installed and run, for whoever works on them.
     pub development: bool,
     /// Whether whoever installs a skill of an unknown publisher may say that its key counts from then on.
     pub trust_on_first_use: bool,
@@ -98,6 +98,7 @@ impl WasmPluginRunnerPolicy {
     pub(crate) fn lets_less(&self, before: &Self, skill: &InstalledSkill) -> bool {
         let limits = skill.manifest.limits.within(before.limits);
         before.enabled && !self.enabled
+            || skill.development && before.development && !self.development
             || !before.restrict(&skill.grants).is_within(&self.restrict(&skill.grants))
             || limits.within(self.limits) != limits
     }

@@ -68,7 +68,7 @@ impl Gate {
             Ok(text) => answer(text, &ready, &story.tool).await,
             Err(failure) => Err(failure),
         };
-        let output = super::run::told(told);
+        let output = super::run::told(&skill, told);
         let digest = Output::Value { value: output.clone() }.digest();
         Ok(Replayed { attested: story.attested, replayed: digest, output, host_calls })
     }

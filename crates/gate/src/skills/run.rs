@@ -112,7 +112,7 @@ pub(crate) async fn perform(
             let replayable = tell(&run, executor);
             log = std::mem::take(&mut run.log);
             let attested = SkillAttestation { usage: Some(run.usage.clone()), replayable, ..attested };
-            let (ending, detail, output) = concluded(run, &ready, &work.tool, is_short).await;
+            let (ending, detail, output) = concluded(run, &ready, (work.skill.as_str(), &work.tool), is_short).await;
             (ending, detail, output, attested)
         }
     };
@@ -131,7 +131,12 @@ pub(crate) async fn perform(
 }
 
 /// What an answer, or the lack of one, means for the call.
-async fn concluded(run: SkillRun, ready: &Arc<Ready>, tool: &str, is_short: bool) -> (Ending, Option<String>, Output) {
+async fn concluded(
+    run: SkillRun,
+    ready: &Arc<Ready>,
+    (skill, tool): (&str, &str),
+    is_short: bool,
+) -> (Ending, Option<String>, Output) {
     let value = match run.answer {
         Ok(text) => match answer(text, ready, tool).await {
             Ok(value) => return (Ending::Completed, None, Output::Value { value }),
@@ -147,13 +152,23 @@ async fn concluded(run: SkillRun, ready: &Arc<Ready>, tool: &str, is_short: bool
         _ => Ending::Completed,
     };
     let detail = value.to_string();
-    (ending, Some(detail), Output::Value { value: told(Err(value)) })
+    (ending, Some(detail), Output::Value { value: told(skill, Err(value)) })
 }
 
 /// What a caller is told: the answer, or why there is none.
-pub(super) fn told(answer: Result<Value, SkillFailure>) -> Value {
+pub(super) fn told(skill: &str, answer: Result<Value, SkillFailure>) -> Value {
     answer.unwrap_or_else(|failure| {
-        json!({ "error": { "code": failure.code(), "message": failure.to_string(), "help": failure.advice() } })
+        let help = match &failure {
+            // What needs no choice can be granted by a command that is whole.
+            SkillFailure::NotGranted { capability } if !matches!(capability.as_str(), "secrets" | "files") => {
+                format!("an owner or admin grants it: `palyra skills grant {skill} --grant {capability}`")
+            }
+            SkillFailure::NotGranted { .. } => {
+                format!("an owner or admin grants it; `palyra skills show {skill}` tells what it asks for, and by which command")
+            }
+            failure => failure.advice().to_owned(),
+        };
+        json!({ "error": { "code": failure.code(), "message": failure.to_string(), "help": help } })
     })
 }
 

@@ -45,6 +45,8 @@ struct SkillTool {
     /// Its name in the skill.
     tool: String,
     terms: SkillTerms,
+    /// Whether it may run: what nobody signed runs only where skills are developed.
+    may_run: bool,
 }
 
 impl SkillTool {
@@ -65,7 +67,8 @@ impl SkillTool {
         let definition = ToolDefinition::new(metadata, &description, input)?;
         let terms =
             SkillTerms { grants: policy.restrict(&skill.grants), limits: manifest.limits.within(policy.limits) };
-        Ok(Self { definition, tool, terms, skill })
+        let may_run = policy.development || !skill.development;
+        Ok(Self { definition, tool, terms, may_run, skill })
     }
 
     fn directory(&self, name: &str, grant: &FileGrant, place: &Place<'_>) -> Result<SkillDirectory, IntendError> {
@@ -85,6 +88,9 @@ impl Tool for SkillTool {
     }
 
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
+        if !self.may_run {
+            return Err(IntendError::NotDeveloping(self.skill.id.skill_id().clone()));
+        }
         let grants = &self.terms.grants;
         if !grants.files.is_empty() {
             place.whole()?;

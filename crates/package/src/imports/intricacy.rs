@@ -37,16 +37,21 @@ impl Intricacy {
             let before = open.len();
             match id {
                 ComponentAnyTypeId::Resource(_) => {}
-                ComponentAnyTypeId::Defined(id) => parts(&types[id], &mut open),
+                ComponentAnyTypeId::Defined(id) => types.get(id).into_iter().for_each(|one| parts(one, &mut open)),
                 ComponentAnyTypeId::Func(id) => {
-                    let function = &types[id];
-                    function.params.iter().for_each(|(_, kind)| value(kind, &mut open));
-                    function.result.iter().for_each(|kind| value(kind, &mut open));
+                    if let Some(function) = types.get(id) {
+                        function.params.iter().for_each(|(_, kind)| value(kind, &mut open));
+                        function.result.iter().for_each(|kind| value(kind, &mut open));
+                    }
                 }
-                ComponentAnyTypeId::Instance(id) => types[id].exports.values().for_each(|one| item(one, &mut open)),
+                ComponentAnyTypeId::Instance(id) => {
+                    let exports = types.get(id).into_iter().flat_map(|one| one.exports.values());
+                    exports.for_each(|one| item(one, &mut open));
+                }
                 ComponentAnyTypeId::Component(id) => {
-                    let component = &types[id];
-                    component.imports.values().chain(component.exports.values()).for_each(|one| item(one, &mut open));
+                    let items =
+                        types.get(id).into_iter().flat_map(|one| one.imports.values().chain(one.exports.values()));
+                    items.for_each(|one| item(one, &mut open));
                 }
             }
             self.types = self.types.saturating_add(1).saturating_add(open.len().saturating_sub(before));

@@ -61,6 +61,9 @@ pub(super) fn run(args: &NewArgs, terminal: &Terminal) -> Outcome {
     ));
     terminal.talk("next:");
     terminal.talk(format!("  cd {shown}"));
+    if let Some(needs) = args.language.needs() {
+        terminal.talk(format!("  {needs}"));
+    }
     terminal.talk("  palyra skills test    builds it, and runs the cases in tests/");
     terminal.talk(format!("  palyra skills pack    makes {}-0.1.0.skill", args.id.name()));
     Ok(Exit::Ok)

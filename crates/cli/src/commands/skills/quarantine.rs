@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct QuarantineArgs {
     /// The skill, such as acme/hello.
     id: PackageId,
-    /// Why. Whoever calls it reads that.
+    /// Why. `palyra skills show` tells it.
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }

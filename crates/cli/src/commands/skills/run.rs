@@ -31,14 +31,14 @@ use crate::{
     terminal::Terminal,
 };
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// The skill, such as acme/hello.
     id: PackageId,
     /// The tool, as the skill calls it. Can be left out if the skill has only one.
     tool: Option<String>,
-    /// What it is given, as a JSON object; `-` reads that from standard input. Without it, an empty one.
+    /// What it is given, as a JSON object, also where the tool is left out; `-` reads that from standard input. Without it, an empty one.
     #[arg(value_name = "JSON", conflicts_with = "input")]
     arguments: Option<String>,
     /// Read what it is given from this file.
@@ -52,6 +52,7 @@ pub(crate) struct RunArgs {
 }
 
 pub(super) fn run(args: &RunArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let args = &args.settled();
     let fields = args.arguments()?;
     let connection = Connection::find(at, terminal)?;
     let outcome = connection.run(async |daemon| {
@@ -77,6 +78,16 @@ fn exit(call: &Call) -> Exit {
 }
 
 impl RunArgs {
+    /// With what it is given in its place, if that stands where the tool is left out.
+    fn settled(&self) -> Self {
+        match &self.tool {
+            Some(word) if is_input(word) && self.arguments.is_none() && self.input.is_none() => {
+                Self { tool: None, arguments: Some(word.clone()), ..self.clone() }
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// The tool that is meant: the one that is named, or the only one that there is.
     async fn tool(&self, daemon: &Client) -> Result<ToolName, Failure> {
         if let Some(name) = self.tool.as_deref().and_then(|word| self.id.tool_name(word).ok()) {
@@ -110,11 +121,10 @@ impl RunArgs {
     fn no_such_tool(&self, word: &str, tools: &[SkillTool], exit: Exit) -> Failure {
         let (id, names) = (&self.id, names(tools));
         let what = format!("`{}` is no tool of {id}", beginning(word));
-        let is_input = word == "-" || word.trim_start().starts_with(['{', '[']);
         let has = format!("it has {}", names.join(", "));
         let first = names.first().copied().unwrap_or("TOOL");
         let (cause, help) = match nearest(word, &names) {
-            _ if is_input => (
+            _ if is_input(word) => (
                 format!("what it is given stands where the tool is named; {has}"),
                 format!("name the tool before it: palyra skills run {id} {first} JSON"),
             ),
@@ -160,6 +170,11 @@ fn beginning(word: &str) -> String {
 
 /// How many characters of a word are repeated that is no tool.
 const SHOWN: usize = 40;
+
+/// Whether a word is what a tool is given, and no tool.
+fn is_input(word: &str) -> bool {
+    word == "-" || word.trim_start().starts_with(['{', '['])
+}
 
 fn from_stdin() -> io::Result<String> {
     let mut text = String::new();

@@ -19,6 +19,18 @@ words! {
     }
 }
 
+impl Language {
+    /// The command that installs what building needs, if cargo does not do so by itself. The README of each template has it, too.
+    pub(super) const fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::Rust => None,
+            Self::C => Some("apt-get install clang lld wasi-libc libclang-rt-dev-wasm32"),
+            Self::Js => Some("npm ci"),
+            Self::Python => Some("python3 -m venv .venv && .venv/bin/pip install --requirement requirements.txt"),
+        }
+    }
+}
+
 /// A file of a new skill.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NewFile {
