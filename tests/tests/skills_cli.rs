@@ -594,4 +594,12 @@ fn cases_pass_fail_with_what_differs_and_are_blessed() {
     assert_eq!((said["passed"].clone(), said["failed"].clone()), (json!(3), json!(0)));
     bench.palyra(&["skills", "pack", "hello"]).expect(0);
     bench.palyra(&["skills", "test", "hello-0.1.0.skill"]).expect(0);
+
+    // The skill would answer it, and no daemon would let it through.
+    case("misfit.json", r#"{"tool":"answer","input":7,"output":{"words":3,"lines":[1,2]}}"#);
+    for args in [&["skills", "test", "hello"][..], &["skills", "test", "hello", "--bless", "--all"]] {
+        let said = bench.palyra(args).expect(1);
+        let told = "✖ tests/misfit.json\n    its input does not fit the tool's input schema, so no call can have it: ";
+        assert!(said.out.contains(told), "{}", said.out);
+    }
 }

@@ -34,6 +34,9 @@ pub struct Rehearsed {
 /// What does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// No daemon would hand its input to the skill, so whatever the skill makes of it shows nothing.
+    #[error("its input does not fit the tool's input schema, so no call can have it: {0}")]
+    Input(String),
     /// It answered something else.
     #[error("it answered something else")]
     Answer {
@@ -71,6 +74,12 @@ pub async fn rehearse(package: &Package, scratch: &Path, entropy: &dyn Entropy) 
     let skill = engine.load(artifact, "rehearsal").map_err(|error| words(&error))?;
     let mut rehearsed = Vec::new();
     for (name, case) in &package.golden {
+        let tool = package.manifest.tool(&case.tool);
+        if let Some(misfit) = tool.and_then(|tool| misfit(&case.input, &tool.input)) {
+            let problem = Some(Problem::Input(misfit));
+            rehearsed.push(Rehearsed { case: name.clone(), problem, log: Vec::new() });
+            continue;
+        }
         let recorded = |one: &palyra_package::golden::HostAnswer| RecordedCall {
             function: one.function.clone(),
             asked: one.asked.clone().unwrap_or_default(),
@@ -86,7 +95,7 @@ pub async fn rehearse(package: &Package, scratch: &Path, entropy: &dyn Entropy) 
             limits: package.manifest.limits,
         };
         let run = engine.replay(call, recording).await;
-        let promised = package.manifest.tool(&case.tool).and_then(|tool| tool.output.as_ref());
+        let promised = tool.and_then(|tool| tool.output.as_ref());
         let answer = run.answer.and_then(|text| fitting(text, promised));
         rehearsed.push(Rehearsed { case: name.clone(), problem: problem(case, answer), log: run.log });
     }
@@ -107,14 +116,18 @@ fn everything(package: &Package) -> Grants {
 /// The answer, if it is what the manifest promises. A daemon holds it to the same.
 fn fitting(text: String, promised: Option<&Value>) -> Result<String, SkillFailure> {
     let Some(schema) = promised else { return Ok(text) };
-    let misfit = |detail: String| SkillFailure::Misfit { detail };
-    let check = BoundedSchema::compile(schema).map_err(|error| misfit(error.to_string()))?;
     let value: Value =
         serde_json::from_str(&text).map_err(|error| SkillFailure::NotJson { detail: error.to_string() })?;
-    match check.first_misfit(&value, Effort::Whole).map_err(|laborious| misfit(laborious.to_string()))? {
-        Some(detail) => Err(misfit(detail)),
-        None => Ok(text),
-    }
+    misfit(&value, schema).map_or(Ok(text), |detail| Err(SkillFailure::Misfit { detail }))
+}
+
+/// Why a value does not fit a schema, or cannot be held to it.
+fn misfit(value: &Value, schema: &Value) -> Option<String> {
+    let check = match BoundedSchema::compile(schema) {
+        Ok(check) => check,
+        Err(error) => return Some(error.to_string()),
+    };
+    check.first_misfit(value, Effort::Whole).unwrap_or_else(|laborious| Some(laborious.to_string()))
 }
 
 fn problem(case: &GoldenCase, answer: Result<String, SkillFailure>) -> Option<Problem> {
