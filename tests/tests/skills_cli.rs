@@ -279,7 +279,8 @@ fn a_package_is_installed_only_if_its_publisher_is_trusted_and_the_refusal_has_t
     assert!(said.three_lines()[1].contains("does not speak for the publisher acme"), "{}", said.err);
     let publishers = bench.palyra(&["--json", "skills", "publishers"]).expect(0).data();
     let key = publishers["publishers"][0]["keys"][0]["key_id"].as_str().unwrap().to_owned();
-    bench.palyra(&["skills", "distrust", "acme", &key]).expect(0);
+    let said = bench.palyra(&["skills", "distrust", "acme", &key]).expect(0);
+    assert!(said.out.contains("in quarantine now, because the key signed it: acme/hello"), "{}", said.out);
     let said = bench.palyra(&["skills", "list"]).expect(0);
     assert!(said.err.contains("! acme/hello is in quarantine"), "{}", said.err);
     assert!(bench.palyra(&["skills", "publishers"]).expect(0).out.contains("✖ distrusted"));

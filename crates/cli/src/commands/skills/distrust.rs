@@ -1,14 +1,15 @@
 //! `palyra skills distrust`: a key speaks for a publisher no more.
 
 use clap::Args;
+use palyra_api::skill::Skill;
 use palyra_client::Client;
 use palyra_package::PublisherName;
-use palyra_types::visible::visible;
+use palyra_types::{SkillId, visible::visible};
 
 use crate::{
     Outcome,
     exit::Exit,
-    terminal::{GOOD, Terminal},
+    terminal::{GOOD, Terminal, shown},
 };
 
 #[derive(Args)]
@@ -23,15 +24,26 @@ pub(crate) struct DistrustArgs {
 
 pub(super) async fn run(args: &DistrustArgs, daemon: &Client, terminal: &Terminal) -> Outcome {
     daemon.distrust_key(args.publisher.as_str(), &args.key_id).await?;
+    let signed =
+        |skill: &Skill| skill.publisher == args.publisher.as_str() && skill.signed_by.as_ref() == Some(&args.key_id);
+    let stopped: Vec<SkillId> =
+        daemon.skills().await?.skills.into_iter().filter(signed).map(|skill| skill.id).collect();
     if terminal.json {
-        let told = serde_json::json!({ "publisher": args.publisher, "key_id": args.key_id });
+        let told = serde_json::json!({ "publisher": args.publisher, "key_id": args.key_id, "quarantined": stopped });
         terminal.document("skill.distrusted", told);
         return Ok(Exit::Ok);
     }
     let (publisher, key) = (&args.publisher, visible(&args.key_id));
     terminal.out(format!("{} key {key} speaks for {publisher} no more", terminal.paint(GOOD, "✔")));
-    terminal
-        .talk("what it signed is in quarantine now; `palyra skills list` shows it, `palyra skills remove` removes it");
+    match stopped.as_slice() {
+        [] => terminal.talk("nothing that is installed was signed with it"),
+        stopped => {
+            let ids: Vec<String> = stopped.iter().map(|id| shown(id.as_str())).collect();
+            terminal.out(format!("in quarantine now, because the key signed it: {}", ids.join(", ")));
+            terminal
+                .talk("`palyra skills remove ID` removes it; it can be released only once its key is trusted again");
+        }
+    }
     Ok(Exit::Ok)
 }
 
