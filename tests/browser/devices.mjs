@@ -383,19 +383,19 @@ async function revoking() {
   await revoke.click();
   await until('a second press revokes it', async () => (await state()) === 'revoked');
   await until('and says what was cut off', async () => (await row(page, lost).locator('.told').innerText()).startsWith('✖ Revoked. Cut off: 1 device'));
-  check('where the row is', (await row(page, lost).innerText()).includes('✖ revoked'));
-  check('it cannot be revoked twice', !(await revoke.isVisible()));
+  await until('where the row is', async () => (await row(page, lost).innerText()).includes('✖ revoked'));
+  await until('it cannot be revoked twice', async () => !(await revoke.isVisible()));
   await page.keyboard.press('g');
   await page.keyboard.press('i');
   await page.keyboard.press('g');
   await page.keyboard.press('d');
-  check('it is put away later', !(await row(page, lost).isVisible()));
+  await until('it is put away later', async () => !(await row(page, lost).isVisible()));
   await page.locator('#show-revoked').click();
-  check('where it can be found', await row(page, lost).isVisible());
+  await until('where it can be found', () => row(page, lost).isVisible());
 
   const mine = (await listed()).find(({ this_one: own }) => own);
   await press(page, mine, 'revoke').click();
-  check('of its own device, the page says that the session ends with it', (await row(page, mine).innerText()).includes('ends with it'));
+  await until('of its own device, the page says that the session ends with it', async () => (await row(page, mine).innerText()).includes('ends with it'));
   clean(page, 'revoking');
 
   // A device of one's own, in whose name another page is opened, is revoked from that page.
