@@ -268,6 +268,10 @@ async fn what_a_skill_keeps_is_its_own_and_bounded() {
         assert_eq!(world.said("one", "kv-set", &format!("{key} 1")).await, "Ok(())");
     }
     assert!(world.said("one", "kv-set", "c 1").await.contains("too large"));
+    let told = "invalid: a key has 512 bytes at the most";
+    for tool in ["kv-get", "kv-keys", "kv-delete"] {
+        assert!(world.said("one", tool, &"k".repeat(513)).await.contains(told), "{tool}");
+    }
     world.lab.gate.remove_skill(&skill::id("lab/one"), &operator()).await.unwrap();
     world.probe("one", &tools, Grants { kv: world.all().kv, ..Grants::default() }).await;
     assert_eq!(world.said("one", "kv-keys", "").await, "Ok([])", "what a removed skill kept is gone");
@@ -432,6 +436,51 @@ async fn nothing_is_run_again_of_a_skill_that_must_not_run() {
     assert_eq!(again().await.unwrap_err().to_string(), "its skill is in quarantine");
     gate.release_skill(&skill::id("lab/probe"), &operator()).await.unwrap();
     assert!(again().await.unwrap().is_same());
+
+    let mut config = (*gate.config()).clone();
+    config.skills.limits.memory_bytes = 2 << 20;
+    gate.reconfigure(config).unwrap();
+    let told = "it ran with more than `limits` under [skills] leaves a call by now";
+    assert_eq!(again().await.unwrap_err().to_string(), told);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_much_a_skill_says_about_its_failure_its_call_is_attested() {
+    let world = World::new().await;
+    // Each of these bytes takes eight in a text that shows what is hidden.
+    for (name, bytes, code) in [("long", 1_000_000, "failed"), ("longer", 1_100_000, "output_too_large")] {
+        let body = format!(
+            "(drop (memory.grow (i32.const 20))) (i32.store8 (i32.const 16) (i32.const 1))
+             (i32.store (i32.const 20) (i32.const 65536)) (i32.store (i32.const 24) (i32.const {bytes}))"
+        );
+        let archive = skill::package(&format!("lab/{name}"), "1.0.0", &["run"], "", skill::small("", &body));
+        world.publisher.install(&world.lab.gate, archive, None).await.unwrap();
+        let done = world.call(name, "run", "").await.unwrap();
+        let Output::Value { value } = &done.output else { panic!("{:?}", done.output) };
+        assert_eq!(value["error"]["code"], code);
+        assert!(done.receipt.note.len() < 100_000, "{}", done.receipt.note.len());
+        assert_eq!(done.receipt.attestation.skill.as_ref().unwrap().id.as_str(), format!("lab/{name}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_hides_a_token_is_not_kept() {
+    let world = World::new().await;
+    let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+    for directory in ["notes", "books"] {
+        fs::create_dir(world.lab.workspace().join(directory)).unwrap();
+    }
+    world.lab.write("notes/plain", "nothing to hide");
+    world.lab.write("notes/token", &token);
+    world.probe("probe", &["file-read"], world.all()).await;
+    for (file, is_kept) in [("plain", true), ("token", false)] {
+        let done = world.call("probe", "file-read", &format!("notes/{file}")).await.unwrap();
+        assert_eq!(done.receipt.attestation.skill.as_ref().unwrap().replayable, is_kept, "{file}: {:?}", done.output);
+        assert_eq!(world.lab.gate.replay_skill(done.receipt.attestation.call).await.is_ok(), is_kept, "{file}");
+    }
+    let kept: Vec<_> = world.lab.records().await.into_iter().filter_map(|one| one.body).collect();
+    let hidden = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &token);
+    assert!(kept.iter().all(|body| !body.contains(&token) && !body.contains(&hidden)), "a token is on record");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -98,6 +98,8 @@ impl Daemon {
             None => error,
         })?;
         let access = open_registry(installation, &config, (&clock, &entropy)).await?;
+        // It is the only daemon here, so what is installed is its to read.
+        let skills = skills::begin(installation.home(), &config.skills, (&clock, &entropy));
         let certifier = Arc::new(certifier(installation, &config, (&clock, &entropy))?);
         let standing = Standing { access: access.clone(), certifier: Arc::clone(&certifier) };
         let directory = installation.journal();
@@ -130,7 +132,7 @@ impl Daemon {
         let made_of = (Arc::clone(&clock), Arc::clone(&entropy));
         let vault = Arc::new(VaultOpener::new(installation.home(), config.vault.clone(), made_of, word));
         vault.begin(&gate).await;
-        skills::open(&gate, installation.home(), &config.skills).await;
+        skills::open(&gate, skills).await;
         let app = Arc::new(App {
             vault,
             hub: Hub::open(Arc::clone(&store)).await?,

@@ -55,7 +55,25 @@ pub struct Packed {
     /// What else was said. The package is not in it any more.
     pub said: NewSkill,
     /// The turn, which is over when the package has been dealt with.
-    pub turn: OwnedSemaphorePermit,
+    pub turn: Turn,
+}
+
+/// A turn to deal with a package.
+pub struct Turn(OwnedSemaphorePermit);
+
+impl Turn {
+    /// Deals with the package. The turn lasts as long as that does, also when whoever sent the package is gone.
+    ///
+    /// # Errors
+    /// When it panics.
+    pub async fn keep<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> Result<T, Failure> {
+        let working = tokio::spawn(async move {
+            let done = work.await;
+            drop(self.0);
+            done
+        });
+        working.await.map_err(|error| Failure::internal(error.to_string()))
+    }
 }
 
 impl FromRequest<Arc<App>> for Packed {
@@ -74,7 +92,7 @@ impl FromRequest<Arc<App>> for Packed {
         authorise::again(app, &parts)?;
         let reading = tokio::task::spawn_blocking(move || unpacked(bytes));
         let (archive, said) = reading.await.map_err(|error| Failure::internal(error.to_string()))??;
-        Ok(Self { archive, said, turn })
+        Ok(Self { archive, said, turn: Turn(turn) })
     }
 }
 

@@ -7,18 +7,19 @@ use std::{
     io::{stdin, stdout},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
 use palyra_api::skill as told;
 use palyra_gate::{
     Gate,
     skills::{
-        COMPILE_ARGUMENT, Inspection, InstalledSkill, SkillCompiler, SkillsGround, Standing, WasmPluginRunnerPolicy,
-        child_main,
+        COMPILE_ARGUMENT, Inspection, InstalledSkill, OpeningSkills, SkillCompiler, SkillsGround, Standing,
+        WasmPluginRunnerPolicy, child_main,
     },
 };
 use palyra_package::{Grants, PublisherKey, SkillLimits, SkillTool, TrustedPublishers, Unchosen};
-use palyra_types::{AbsolutePath, StateHome, ToolName};
+use palyra_types::{AbsolutePath, Clock, Entropy, StateHome, ToolName};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::failure::Failure;
@@ -31,13 +32,17 @@ pub fn compiler_child(mut arguments: impl Iterator<Item = std::ffi::OsString>) -
     is_alone.then(|| child_main(stdin().lock(), stdout().lock()))
 }
 
-/// Opens what is installed, and says in the log what came of it.
-pub async fn open(gate: &Gate, home: &StateHome, policy: &WasmPluginRunnerPolicy) {
+/// Begins to read what is installed.
+pub fn begin(
+    home: &StateHome,
+    policy: &WasmPluginRunnerPolicy,
+    (clock, entropy): (&Arc<dyn Clock>, &Arc<dyn Entropy>),
+) -> Option<OpeningSkills> {
     let compiler = match own_program() {
         Ok(program) => SkillCompiler { program, args: vec![COMPILE_ARGUMENT.to_owned()] },
         Err(why) => {
             tracing::warn!(why, "skills are closed, because their compiler cannot be found; all else works");
-            return;
+            return None;
         }
     };
     let ground = SkillsGround {
@@ -46,7 +51,13 @@ pub async fn open(gate: &Gate, home: &StateHome, policy: &WasmPluginRunnerPolicy
         concurrent_calls: policy.concurrent_calls,
         all_memory_bytes: policy.all_memory_bytes,
     };
-    match gate.open_skills(ground).await {
+    Some(OpeningSkills::begin(ground, Arc::clone(clock), Arc::clone(entropy)))
+}
+
+/// Opens what is installed, and says in the log what came of it.
+pub async fn open(gate: &Gate, opening: Option<OpeningSkills>) {
+    let Some(opening) = opening else { return };
+    match gate.take_skills(opening).await {
         Ok(()) => {
             let installed = gate.skills().map_or(0, |skills| skills.skills().len());
             tracing::info!(installed, "skills are open");

@@ -257,7 +257,7 @@ impl ToolAttestation {
             secrets: executed.secrets.clone(),
             skill: executed.skill.clone(),
             ending: executed.ending,
-            detail: executed.detail.clone(),
+            detail: executed.detail.as_deref().map(beginning),
             exit_code: executed.output.exit_code(),
             signal: executed.output.signal(),
             times: Times {
@@ -275,3 +275,14 @@ impl ToolAttestation {
         canonical_of(self)
     }
 }
+
+/// The beginning of what is said about an ending. A note that is signed has a largest size, and a call that ran is attested whatever it said.
+fn beginning(detail: &str) -> String {
+    match detail.get(..detail.floor_char_boundary(LONGEST_DETAIL)) {
+        Some(kept) if kept.len() < detail.len() => format!("{kept}…"),
+        _ => detail.to_owned(),
+    }
+}
+
+/// How many bytes of what is said about an ending are attested.
+const LONGEST_DETAIL: usize = 16 << 10;

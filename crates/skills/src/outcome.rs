@@ -178,6 +178,30 @@ pub enum SkillFailure {
 }
 
 impl SkillFailure {
+    /// What the skill says itself, held to what an answer may take, and no longer than anybody reads.
+    pub(crate) fn told(code: String, message: String, limit: u64) -> Self {
+        let bytes = u64::try_from(code.len().saturating_add(message.len())).unwrap_or(u64::MAX);
+        if bytes > limit {
+            return Self::OutputTooLarge { limit };
+        }
+        Self::Told { code: cut(code, LONGEST_CODE), message }.brief()
+    }
+
+    /// The same, with no more words than anybody reads. What a skill made of them is part of what is attested, which has a largest size.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        let brief = |text| cut(text, LONGEST_TEXT);
+        match self {
+            Self::Told { code, message } => Self::Told { code, message: brief(message) },
+            Self::TooManyInstances { detail } => Self::TooManyInstances { detail: brief(detail) },
+            Self::NotJson { detail } => Self::NotJson { detail: brief(detail) },
+            Self::Misfit { detail } => Self::Misfit { detail: brief(detail) },
+            Self::Trapped { detail } => Self::Trapped { detail: brief(detail) },
+            Self::Diverged { detail } => Self::Diverged { detail: brief(detail) },
+            other => other,
+        }
+    }
+
     /// A word for programs. What the skill itself says has the skill's word.
     #[must_use]
     pub fn code(&self) -> &str {
@@ -241,5 +265,37 @@ impl SkillFailure {
             Self::Diverged { .. } => "look at what the recording says; the skill does not do what it did then",
             _ => "ask for less at once; or raise `limits` of the skill, and under [skills] in config.toml",
         }
+    }
+}
+
+/// The beginning of a text, with a mark where something is left out.
+fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
+/// How many bytes a skill has for the word that programs tell a failure by.
+const LONGEST_CODE: usize = 64;
+/// How many bytes of a sentence are kept.
+const LONGEST_TEXT: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_skill_says_is_cut_between_characters_and_refused_beyond_its_limit() {
+        let long = SkillFailure::told("x".repeat(100), "é".repeat(3_000), 10_000);
+        let SkillFailure::Told { code, message } = &long else { panic!("{long:?}") };
+        assert_eq!((code.len(), message.len()), (LONGEST_CODE + '…'.len_utf8(), LONGEST_TEXT + '…'.len_utf8()));
+        assert_eq!(
+            SkillFailure::told("x".to_owned(), "y".repeat(10_000), 10_000),
+            SkillFailure::OutputTooLarge { limit: 10_000 }
+        );
+        let short = SkillFailure::Misfit { detail: "short".to_owned() };
+        assert_eq!(short.clone().brief(), short);
     }
 }

@@ -84,6 +84,7 @@ pub(crate) async fn run(given: Given, shared: Arc<Shared>) -> SkillRun {
     {
         outcome.answer = Err(failure);
     }
+    outcome.answer = outcome.answer.map_err(SkillFailure::brief);
     outcome
 }
 
@@ -139,16 +140,17 @@ async fn execute(
 ) -> wasmtime::Result<Result<String, SkillFailure>> {
     let instance = skill.pre.instantiate_async(&mut *store).await?;
     store.data_mut().is_made = true;
+    let limit = store.data().limits.output_bytes;
     match skill.entry {
         Entry::V1 => {
             let run = instance.get_typed_func::<(&str, &str), (Result<String, Told>,)>(&mut *store, &skill.index)?;
             let (answer,) = run.call_async(store, (tool, input)).await?;
-            Ok(answer.map_err(|Told { code, message }| SkillFailure::Told { code, message }))
+            Ok(answer.map_err(|Told { code, message }| SkillFailure::told(code, message, limit)))
         }
         Entry::V0_1 => {
             let run = instance.get_typed_func::<(&str, &str), (Result<String, String>,)>(&mut *store, &skill.index)?;
             let (answer,) = run.call_async(store, (tool, input)).await?;
-            Ok(answer.map_err(|message| SkillFailure::Told { code: "failed".to_owned(), message }))
+            Ok(answer.map_err(|message| SkillFailure::told("failed".to_owned(), message, limit)))
         }
         Entry::Command => {
             let run = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut *store, &skill.index)?;

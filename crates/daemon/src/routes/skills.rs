@@ -55,10 +55,11 @@ pub(super) async fn show(
 pub(super) async fn inspect(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Packed { archive, said, turn: _turn }: Packed,
+    Packed { archive, said, turn }: Packed,
 ) -> Result<Reply<told::SkillInspection>, Failure> {
     holds_everywhere(&caller)?;
-    let inspection = app.gate.inspect_skill(archive, said.signature, &caller.petitioner()).await?;
+    let (gate, by) = (app.gate.clone(), caller.petitioner());
+    let inspection = turn.keep(async move { gate.inspect_skill(archive, said.signature, &by).await }).await??;
     Ok(Reply(skills::inspected(inspection, app.gate.skills()?.publishers())?))
 }
 
@@ -70,7 +71,7 @@ pub(super) async fn inspect(
 pub(super) async fn install(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Packed { archive, said, turn: _turn }: Packed,
+    Packed { archive, said, turn }: Packed,
 ) -> Result<Response, Failure> {
     holds_everywhere(&caller)?;
     let first = said.trust_on_first_use.as_deref().map(skills::key).transpose()?;
@@ -81,7 +82,8 @@ pub(super) async fn install(
     };
     let grants = said.grants.as_ref().map(skills::grants).transpose()?;
     let installation = Installation { archive, signature: said.signature, grants, options };
-    let skill = app.gate.install_skill(installation, &caller.petitioner()).await?;
+    let (gate, by) = (app.gate.clone(), caller.petitioner());
+    let skill = turn.keep(async move { gate.install_skill(installation, &by).await }).await??;
     Ok(reply::json(StatusCode::CREATED, &seen(&app, &caller, &skill, Schemas::Told)?))
 }
 

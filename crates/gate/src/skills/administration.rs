@@ -14,9 +14,9 @@ use palyra_package::{
 use palyra_skills::store::{
     ChangeKind, InstallOptions, InstalledSkill, Prepared, SkillChange, SkillSnapshot, StoreError,
 };
-use palyra_types::{Action, Resource, Sha256Digest, SkillId, visible::visible};
+use palyra_types::{Action, Clock, Entropy, Resource, Sha256Digest, SkillId, visible::visible};
 use serde_json::json;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{
     compiling::CompilingError,
@@ -75,15 +75,35 @@ pub enum Standing {
     },
 }
 
+/// Skills that are being read, on a thread of their own. A daemon has other things to do meanwhile, so a thousand of them do not hold up its start.
+pub struct OpeningSkills(JoinHandle<Result<OpenShelf, ShelfError>>);
+
+impl OpeningSkills {
+    /// Begins to read what is installed. Must be called within a tokio runtime.
+    #[must_use]
+    pub fn begin(ground: SkillsGround, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        Self(spawn_blocking(move || OpenShelf::open(ground, clock, entropy.as_ref())))
+    }
+}
+
 impl Gate {
     /// Opens what is installed.
     ///
     /// # Errors
     /// When it cannot be used. Skills are closed then, and everything else goes on.
     pub async fn open_skills(&self, ground: SkillsGround) -> Result<(), SkillRefusal> {
+        let (clock, entropy) = (Arc::clone(&self.inner.clock), Arc::clone(&self.inner.entropy));
+        self.take_skills(OpeningSkills::begin(ground, clock, entropy)).await
+    }
+
+    /// Takes over what is being opened, once it is.
+    ///
+    /// # Errors
+    /// When it cannot be used. Skills are closed then, and everything else goes on.
+    pub async fn take_skills(&self, opening: OpeningSkills) -> Result<(), SkillRefusal> {
+        let opened = opening.0.await.map_err(internal)?;
         let inner = Arc::clone(&self.inner);
-        let opening = spawn_blocking(move || {
-            let opened = OpenShelf::open(ground, Arc::clone(&inner.clock), inner.entropy.as_ref());
+        let showing = spawn_blocking(move || {
             let state = opened
                 .map(Arc::new)
                 .map_err(|error| ShelfClosed { message: error.to_string(), advice: error.advice() });
@@ -91,7 +111,7 @@ impl Gate {
             inner.show_skills();
             state
         });
-        let shelf = opening.await.map_err(internal)?.map_err(SkillRefusal::Closed)?;
+        let shelf = showing.await.map_err(internal)?.map_err(SkillRefusal::Closed)?;
         let inner = Arc::clone(&self.inner);
         // Another version of the compiler makes other code. Nobody waits for it.
         tokio::spawn(async move { inner.compile_missing(&shelf).await });
@@ -139,6 +159,7 @@ impl Gate {
         by: &Petitioner,
     ) -> Result<Arc<InstalledSkill>, SkillRefusal> {
         let (gate, by) = (self.clone(), by.clone());
+        // To its end, whoever goes away meanwhile.
         let installing = tokio::spawn(async move { gate.install(installation, &by).await });
         installing.await.map_err(internal)?
     }
@@ -155,7 +176,7 @@ impl Gate {
     ) -> Result<Arc<InstalledSkill>, SkillRefusal> {
         self.inner.may(by, Action::SkillGrant, about(skill), None)?;
         let change = SkillChange::SetGrants { id: skill.clone(), grants, by: by.principal.clone() };
-        self.change_skills(change, RecordKind::SkillGranted).await?;
+        self.change_skills(change, RecordKind::SkillGranted, (by, Action::SkillGrant, about(skill))).await?;
         self.installed(skill)
     }
 
@@ -170,8 +191,9 @@ impl Gate {
         by: &Petitioner,
     ) -> Result<Arc<InstalledSkill>, SkillRefusal> {
         self.inner.may(by, Action::SkillQuarantine, about(skill), None)?;
-        let (id, reason, by) = (skill.clone(), reason.to_owned(), by.principal.clone());
-        self.change_skills(SkillChange::Quarantine { id, reason, by }, RecordKind::SkillQuarantined).await?;
+        let change = SkillChange::Quarantine { id: skill.clone(), reason: reason.to_owned(), by: by.principal.clone() };
+        let leave = (by, Action::SkillQuarantine, about(skill));
+        self.change_skills(change, RecordKind::SkillQuarantined, leave).await?;
         self.installed(skill)
     }
 
@@ -182,7 +204,7 @@ impl Gate {
     pub async fn release_skill(&self, skill: &PackageId, by: &Petitioner) -> Result<Arc<InstalledSkill>, SkillRefusal> {
         self.inner.may(by, Action::SkillQuarantine, about(skill), None)?;
         let change = SkillChange::Release { id: skill.clone(), by: by.principal.clone() };
-        self.change_skills(change, RecordKind::SkillReleased).await?;
+        self.change_skills(change, RecordKind::SkillReleased, (by, Action::SkillQuarantine, about(skill))).await?;
         self.installed(skill)
     }
 
@@ -193,7 +215,7 @@ impl Gate {
     pub async fn remove_skill(&self, skill: &PackageId, by: &Petitioner) -> Result<(), SkillRefusal> {
         self.inner.may(by, Action::SkillRemove, about(skill), None)?;
         let change = SkillChange::Remove { id: skill.clone(), by: by.principal.clone() };
-        self.change_skills(change, RecordKind::SkillRemoved).await
+        self.change_skills(change, RecordKind::SkillRemoved, (by, Action::SkillRemove, about(skill))).await
     }
 
     /// Lets a key of a publisher count, or no more.
@@ -209,13 +231,14 @@ impl Gate {
     ) -> Result<(), SkillRefusal> {
         // Whoever says whose skills count could install any.
         let any = SkillId::parse(&format!("{publisher}/any")).map_err(internal)?;
-        self.inner.may(by, Action::SkillInstall, Resource::Skill(any), None)?;
-        let by = by.principal.clone();
+        let any = Resource::Skill(any);
+        self.inner.may(by, Action::SkillInstall, any.clone(), None)?;
+        let who = by.principal.clone();
         let change = match counts {
-            true => SkillChange::Trust { publisher, key, by },
-            false => SkillChange::Distrust { publisher, key, by },
+            true => SkillChange::Trust { publisher, key, by: who },
+            false => SkillChange::Distrust { publisher, key, by: who },
         };
-        self.change_skills(change, RecordKind::PublisherTrusted).await?;
+        self.change_skills(change, RecordKind::PublisherTrusted, (by, Action::SkillInstall, any)).await?;
         Ok(())
     }
 
@@ -224,12 +247,20 @@ impl Gate {
         snapshot.get(skill).cloned().ok_or_else(|| SkillRefusal::Unknown(skill.clone()))
     }
 
-    async fn change_skills(&self, change: SkillChange, kind: RecordKind) -> Result<(), SkillRefusal> {
-        let gate = self.clone();
+    /// Changes something for whoever may do so, also by the time that it is their turn.
+    async fn change_skills(
+        &self,
+        change: SkillChange,
+        kind: RecordKind,
+        (by, action, resource): (&Petitioner, Action, Resource),
+    ) -> Result<(), SkillRefusal> {
+        let (gate, by) = (self.clone(), by.clone());
         // To its end, whoever goes away meanwhile.
         let changing = tokio::spawn(async move {
             let shelf = gate.inner.skills.open()?;
             let _changing = shelf.changing.lock().await;
+            let by = gate.inner.as_they_stand(&by)?;
+            gate.inner.may(&by, action, resource, None)?;
             let removed = match &change {
                 SkillChange::Remove { id, .. } => Some(id.skill_id().clone()),
                 _ => None,
@@ -266,19 +297,15 @@ impl Gate {
         let inner = &self.inner;
         let shelf = inner.skills.open()?;
         let Installation { archive, signature, grants, options } = installation;
-        let policy = Arc::clone(&inner.settings.load().config);
-        if options.development && !policy.skills.development {
-            return Err(SkillRefusal::NotDeveloping);
-        }
-        if options.trust_on_first_use.is_some() && !policy.skills.trust_on_first_use {
-            return Err(SkillRefusal::NoFirstTrust);
-        }
+        let leave = Leave {
+            development: options.development,
+            first_trust: options.trust_on_first_use.is_some(),
+            grants: grants.as_ref().is_some_and(|grants| *grants != Grants::default()),
+        };
+        leave.configured(inner)?;
         let (archive, package) = read(archive).await?;
         let id = package.manifest.id.clone();
-        inner.may(by, Action::SkillInstall, about(&id), None)?;
-        if grants.as_ref().is_some_and(|grants| *grants != Grants::default()) {
-            inner.may(by, Action::SkillGrant, about(&id), None)?;
-        }
+        leave.given(inner, by, &id)?;
         let (component, wasm) = (package.component_digest, Arc::clone(&package.component));
         let metering = package.manifest.limits.metering;
         let change = SkillChange::Install {
@@ -296,6 +323,9 @@ impl Gate {
         let prepared = inner.prepare(&shelf, change).await?;
         // Nothing but what somebody else removed meanwhile is compiled again.
         inner.compile(&shelf, component, wasm, metering).await?;
+        // SECURITY: compiling takes minutes if a package is made for that. Whoever was shown out meanwhile installs nothing any more.
+        leave.configured(inner)?;
+        leave.given(inner, &inner.as_they_stand(by)?, &id)?;
         shelf.kv().welcome(id.skill_id());
         self.put(&shelf, prepared, RecordKind::SkillInstalled).await?;
         self.installed(&id)
@@ -325,7 +355,47 @@ impl Gate {
     }
 }
 
+/// What installing a package takes.
+#[derive(Clone, Copy)]
+struct Leave {
+    development: bool,
+    first_trust: bool,
+    grants: bool,
+}
+
+impl Leave {
+    /// Whether `[skills]` has it.
+    fn configured(self, inner: &Inner) -> Result<(), SkillRefusal> {
+        let policy = Arc::clone(&inner.settings.load().config);
+        if self.development && !policy.skills.development {
+            return Err(SkillRefusal::NotDeveloping);
+        }
+        if self.first_trust && !policy.skills.trust_on_first_use {
+            return Err(SkillRefusal::NoFirstTrust);
+        }
+        Ok(())
+    }
+
+    /// Whether policy lets somebody.
+    fn given(self, inner: &Inner, by: &Petitioner, id: &PackageId) -> Result<(), SkillRefusal> {
+        inner.may(by, Action::SkillInstall, about(id), None)?;
+        if self.grants {
+            inner.may(by, Action::SkillGrant, about(id), None)?;
+        }
+        Ok(())
+    }
+}
+
 impl Inner {
+    /// Somebody as they stand now. A skill is there in all workspaces, so whoever was bound to some meanwhile has no say in it any more.
+    fn as_they_stand(&self, by: &Petitioner) -> Result<Petitioner, Refusal> {
+        let now = self.credentials.as_they_stand(by).ok_or(Refusal::Cancelled(CancelCause::CredentialGone))?;
+        match (&by.member_of, &now.member_of) {
+            (None, Some(_)) => Err(Refusal::NotPermitted("they belong to some workspaces only by now".to_owned())),
+            _ => Ok(now),
+        }
+    }
+
     async fn prepare(&self, shelf: &Arc<OpenShelf>, change: SkillChange) -> Result<Prepared, SkillRefusal> {
         let store = Arc::clone(&shelf.store);
         let preparing = spawn_blocking(move || store.prepare(change));

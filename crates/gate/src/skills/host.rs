@@ -5,10 +5,7 @@
 //! Does not: check grants for what needs no place or name. The engine does, before it asks.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -162,7 +159,7 @@ impl SkillHost for CallHost {
     }
 
     fn waited_ms(&self) -> u64 {
-        self.door.waited_ms.load(Ordering::Relaxed)
+        self.door.waited_ms()
     }
 }
 
@@ -190,13 +187,17 @@ impl CallHost {
             FetchError::Refused(_) | FetchError::Revoked(_) => HostRefusal::Denied(error.to_string()),
             _ => HostRefusal::Failed(error.to_string()),
         })?;
+        let mut url = response.url.to_string();
+        // Also of hosts that no secret is bound to: a bound one may have told them.
         if let Some(secrets) = &self.secrets {
             secrets.redact(&mut response.body, response.truncated);
+            response.headers.iter_mut().for_each(|(_, value)| secrets.redact(value, false));
+            secrets.redact_text(&mut url);
         }
         let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
         Ok(HttpResponse {
             status: response.status,
-            url: response.url.to_string(),
+            url,
             headers: response.headers.into_iter().map(|(name, value)| (name, text(value))).collect(),
             body: response.body,
             truncated: response.truncated,
@@ -262,13 +263,47 @@ pub(super) struct SkillDoor {
     door: Arc<CallDoor>,
     hosts: Vec<HostPort>,
     used: Mutex<NetworkUse>,
-    waited_ms: AtomicU64,
+    waited: Mutex<Waited>,
+}
+
+/// How long people took.
+#[derive(Default)]
+struct Waited {
+    /// For what they have answered.
+    before: Duration,
+    /// Since when somebody is being asked.
+    since: Option<Instant>,
+}
+
+/// Somebody is being asked as long as this is there.
+struct Asking<'a>(&'a SkillDoor);
+
+impl<'a> Asking<'a> {
+    fn begin(door: &'a SkillDoor) -> Self {
+        lock(&door.waited).since = Some(Instant::now());
+        Self(door)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut waited = lock(&self.0.waited);
+        let since = waited.since.take();
+        waited.before += since.map_or(Duration::ZERO, |since| since.elapsed());
+    }
 }
 
 impl SkillDoor {
     pub(super) fn new(door: Arc<CallDoor>, hosts: Vec<HostPort>) -> Self {
         let none = NetworkUse { connections: 0, refused: 0, sent: 0, received: 0 };
-        Self { door, hosts, used: Mutex::new(none), waited_ms: AtomicU64::new(0) }
+        Self { door, hosts, used: Mutex::new(none), waited: Mutex::default() }
+    }
+
+    /// How long people took, whoever is being asked now included.
+    fn waited_ms(&self) -> u64 {
+        let waited = lock(&self.waited);
+        let now = waited.since.map_or(Duration::ZERO, |since| since.elapsed());
+        u64::try_from((waited.before + now).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// What went through it.
@@ -294,11 +329,9 @@ impl Doorkeeper for SkillDoor {
             if !self.is_granted(host, port) {
                 return Ruling::Deny(not_granted(host));
             }
-            let begun = Instant::now();
-            let ruling = self.door.decide(host, port).await;
-            let waited = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.waited_ms.fetch_add(waited, Ordering::Relaxed);
-            ruling
+            // A skill asks one thing after the other.
+            let _asking = Asking::begin(self);
+            self.door.decide(host, port).await
         })
     }
 

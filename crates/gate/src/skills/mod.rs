@@ -24,7 +24,7 @@ pub(crate) mod run;
 mod shelf;
 pub(crate) mod tool;
 
-pub use administration::{Inspection, Installation, SkillRefusal, Standing};
+pub use administration::{Inspection, Installation, OpeningSkills, SkillRefusal, Standing};
 pub use compiling::{COMPILE_ARGUMENT, CompilingError, SkillCompiler};
 pub use palyra_skills::{
     compile::child_main,

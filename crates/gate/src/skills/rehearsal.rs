@@ -20,6 +20,8 @@ use palyra_skills::{
 use palyra_types::entropy::Entropy;
 use serde_json::Value;
 
+use super::policy::WasmPluginRunnerPolicy;
+
 /// What came of one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rehearsed {
@@ -92,7 +94,7 @@ pub async fn rehearse(package: &Package, scratch: &Path, entropy: &dyn Entropy) 
             tool: case.tool.clone(),
             input: case.input.to_string(),
             grants: Arc::new(everything(package)),
-            limits: package.manifest.limits,
+            limits: package.manifest.limits.within(WasmPluginRunnerPolicy::default().limits),
         };
         let run = engine.replay(call, recording).await;
         let promised = tool.and_then(|tool| tool.output.as_ref());

@@ -6,14 +6,20 @@
 
 use std::sync::Arc;
 
-use palyra_journal::{RecordKind, StoredRecord, state::CallRow};
+use palyra_journal::{RecordKind, StoredRecord, mask::masked, state::CallRow};
+use palyra_package::SkillLimits;
 use palyra_skills::{engine::ReplayCall, recording::Recording};
 use palyra_types::{JsonObject, Sha256Digest, ToolName, id::CallId, json::Limits};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{administration::SkillRefusal, run::answer, shelf::OpenShelf};
-use crate::{gate::Gate, output::Output, plan::Plan, refusal::Refusal};
+use crate::{
+    gate::Gate,
+    output::{Kept, Output},
+    plan::Plan,
+    refusal::Refusal,
+};
 
 /// What came of running a call once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +67,7 @@ impl Gate {
         let _turn = shelf.replaying.acquire().await.map_err(|error| no(&error.to_string()))?;
         let run = tokio::select! {
             biased;
-            why = self.kept_from_running(&shelf, &skill, story.package) => return Err(no(why)),
+            why = self.kept_from_running(&shelf, &skill, (story.package, story.plan.limits)) => return Err(no(why)),
             run = shelf.engine().replay(replay, story.recording) => run,
         };
         let told = match run.answer {
@@ -69,21 +75,34 @@ impl Gate {
             Err(failure) => Err(failure),
         };
         let output = super::run::told(&skill, told);
-        let digest = Output::Value { value: output.clone() }.digest();
-        Ok(Replayed { attested: story.attested, replayed: digest, output, host_calls })
+        let output = Output::Value { value: output };
+        let digest = output.digest();
+        Ok(Replayed { attested: story.attested, replayed: digest, output: as_kept(&output), host_calls })
     }
 
     /// Waits until a package may not be run, and says why.
-    async fn kept_from_running(&self, shelf: &OpenShelf, skill: &str, package: Sha256Digest) -> &'static str {
+    async fn kept_from_running(
+        &self,
+        shelf: &OpenShelf,
+        skill: &str,
+        (package, limits): (Sha256Digest, SkillLimits),
+    ) -> &'static str {
         let mut changes = self.inner.policies.subscribe();
         loop {
             changes.borrow_and_update();
-            if !self.inner.settings.load().config.skills.enabled {
+            let policy = Arc::clone(&self.inner.settings.load().config);
+            if !policy.skills.enabled {
                 return "skills are switched off";
+            }
+            if limits.within(policy.skills.limits) != limits {
+                return "it ran with more than `limits` under [skills] leaves a call by now";
             }
             match shelf.store.snapshot().find(skill).filter(|one| one.package == package) {
                 None => return "its package is not installed any more",
                 Some(one) if one.quarantine.is_some() => return "its skill is in quarantine",
+                Some(one) if one.development && !policy.skills.development => {
+                    return "nobody signed its skill, and skills are not developed here any more";
+                }
                 Some(_) => {}
             }
             if changes.changed().await.is_err() {
@@ -211,6 +230,13 @@ impl Parts {
 fn body<T: DeserializeOwned>(record: &StoredRecord) -> Result<T, SkillRefusal> {
     let text = record.body.as_deref().ok_or_else(|| no("a part of its record was erased"))?;
     serde_json::from_str(text).map_err(|error| no(&format!("a part of its record cannot be read: {error}")))
+}
+
+/// What came out, with the tokens masked that the record of the call has masked, too.
+fn as_kept(output: &Output) -> Value {
+    let spelt = serde_json::to_string(&Kept(output)).unwrap_or_default();
+    let mut kept: Value = serde_json::from_str(&masked(spelt)).unwrap_or_default();
+    kept.get_mut("value").map(Value::take).unwrap_or_default()
 }
 
 fn no(why: &str) -> SkillRefusal {

@@ -7,6 +7,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+use palyra_journal::mask::masked_bytes;
 use palyra_package::{
     SkillLimits,
     schema::{Effort, TooMuchWork},
@@ -177,13 +179,13 @@ pub(super) async fn answer(text: String, ready: &Arc<Ready>, tool: &str) -> Resu
     if text.len() <= SHORT_ANSWER
         && let Ok(read) = read_answer(&text, ready, tool, Effort::Brief)
     {
-        return read;
+        return read.map_err(SkillFailure::brief);
     }
     // What takes longer keeps nobody else waiting.
     let (ready, tool) = (Arc::clone(ready), tool.to_owned());
     let reading = spawn_blocking(move || read_answer(&text, &ready, &tool, Effort::Whole));
     match reading.await {
-        Ok(Ok(read)) => read,
+        Ok(Ok(read)) => read.map_err(SkillFailure::brief),
         Ok(Err(laborious)) => Err(SkillFailure::Misfit { detail: laborious.to_string() }),
         Err(failed) => Err(SkillFailure::Misfit { detail: failed.to_string() }),
     }
@@ -213,10 +215,28 @@ fn tell(run: &SkillRun, executor: &Executor) -> bool {
     struct Told<'a> {
         recording: &'a Recording,
     }
-    if let Some(recording) = run.recording.as_ref().filter(|recording| !recording.calls.is_empty()) {
+    let Some(recording) = &run.recording else { return false };
+    // SECURITY: base 64 hides tokens from what masks a record. What would have to be masked there is of no use for a replay, so none of it is kept.
+    if recording.calls.iter().any(|call| hides_a_token(&call.asked) || hides_a_token(&call.answered)) {
+        return false;
+    }
+    if !recording.calls.is_empty() {
         executor.door.tell(palyra_journal::RecordKind::SkillRecorded, &Told { recording });
     }
-    run.recording.is_some()
+    true
+}
+
+/// Whether there is a token in something that is spelt in base 64.
+fn hides_a_token(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            let bytes = BASE64_STANDARD.decode(text);
+            bytes.is_ok_and(|bytes| masked_bytes(&bytes) != bytes)
+        }
+        Value::Array(all) => all.iter().any(hides_a_token),
+        Value::Object(fields) => fields.values().any(hides_a_token),
+        _ => false,
+    }
 }
 
 fn attestation(work: &SkillWork) -> SkillAttestation {

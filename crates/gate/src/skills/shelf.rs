@@ -166,11 +166,11 @@ impl OpenShelf {
             return Ok(known);
         }
         let (shelf, domain) = (Arc::clone(self), installed.trust_domain().to_string());
-        let loading = spawn_blocking(move || match shelf.load(&id, &domain, metering) {
+        let loading = spawn_blocking(move || match shelf.load(&id, package, &domain, metering) {
             // What is kept ready keeps its publisher's pool. Those that nobody runs make room.
             Err(ShelfError::Engine(EngineError::TooManyDomains { .. })) => {
                 shelf.ready.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                shelf.load(&id, &domain, metering)
+                shelf.load(&id, package, &domain, metering)
             }
             loaded => loaded,
         });
@@ -183,8 +183,18 @@ impl OpenShelf {
         Ok(ready)
     }
 
-    fn load(&self, id: &PackageId, domain: &str, metering: Metering) -> Result<Ready, ShelfError> {
+    fn load(
+        &self,
+        id: &PackageId,
+        wanted: Sha256Digest,
+        domain: &str,
+        metering: Metering,
+    ) -> Result<Ready, ShelfError> {
         let stored = self.store.verified_package(id)?;
+        // SECURITY: an update may have come since somebody looked. It holds by itself, and is not what was decided about.
+        if Sha256Digest::of(&stored.archive) != wanted {
+            return Err(ShelfError::Replaced(id.to_string()));
+        }
         let (package, stamp) = (Package::read(&stored.archive)?, stored.stamp);
         let artifact = self.artifacts.get(package.component_digest, metering)?.ok_or(ShelfError::NotCompiled)?;
         let skill = self.engine.load(artifact, domain)?;

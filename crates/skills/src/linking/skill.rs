@@ -104,10 +104,14 @@ fn http(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             let state = store.data_mut();
             state.enter("http.fetch", "http", !state.grants.http.is_empty())?;
             let request = HttpRequest::from(request);
-            let headers = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            if let Err(refusal) = brief_request(&request) {
+                return Ok((Err(refusal),));
+            }
+            let headers = request.headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_BYTES);
+            let head = request.method.len() + request.url.len() + headers.sum::<usize>();
             let body = request.body.as_ref().map_or(0, Vec::len);
-            let _handed = state.hold_to(request.url.len() + headers + body)?;
-            let asked = state.spelt(recording::spelt_bytes(body), || recording::request(&request));
+            let _handed = state.hold_to(head + body)?;
+            let asked = state.spelt(head + recording::spelt_bytes(body), || recording::request(&request));
             let answer = state
                 .ask("http.fetch", asked, |host| async move { host.fetch(request).await })
                 .await?
@@ -127,6 +131,9 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.get")?;
+            if let Err(refusal) = brief("a key", &key, LONGEST_KEY) {
+                return Ok((Err(refusal),));
+            }
             let asked = state.spelt(key.len(), || json!({ "key": key }));
             let answer = state.ask("kv.get", asked, |host| async move { host.kv_get(&key).await }).await?;
             Ok((answer.map_err(Refusal::from),))
@@ -136,6 +143,9 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.set")?;
+            if let Err(refusal) = brief("a key", &key, LONGEST_KEY) {
+                return Ok((Err(refusal),));
+            }
             let _handed = state.hold_to(key.len() + value.len())?;
             let asked = state.spelt(
                 recording::spelt_bytes(value.len()),
@@ -150,6 +160,9 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.delete")?;
+            if let Err(refusal) = brief("a key", &key, LONGEST_KEY) {
+                return Ok((Err(refusal),));
+            }
             let asked = state.spelt(key.len(), || json!({ "key": key }));
             let answer = state.ask("kv.delete", asked, |host| async move { host.kv_delete(&key).await }).await?;
             Ok((answer.map_err(Refusal::from),))
@@ -159,6 +172,9 @@ fn kv(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         Box::new(async move {
             let state = store.data_mut();
             enter(state, "kv.keys")?;
+            if let Err(refusal) = brief("a key", &prefix, LONGEST_KEY) {
+                return Ok((Err(refusal),));
+            }
             let asked = state.spelt(prefix.len(), || json!({ "prefix": prefix }));
             let answer = state.ask("kv.keys", asked, |host| async move { host.kv_keys(&prefix).await }).await?;
             Ok((answer.map_err(Refusal::from),))
@@ -250,6 +266,24 @@ fn files(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     })
 }
 
+/// SECURITY: a name is copied, spelt and told in errors, each time several times over, and nobody counts that. So what is too long for one is refused
+/// before anything is made of it.
+fn brief(what: &str, name: &str, most: usize) -> Result<(), Refusal> {
+    match name.len() > most {
+        true => Err(Refusal::Invalid(format!("{what} has {most} bytes at the most"))),
+        false => Ok(()),
+    }
+}
+
+fn brief_request(request: &HttpRequest) -> Result<(), Refusal> {
+    brief("a method", &request.method, LONGEST_METHOD)?;
+    brief("a URL", &request.url, LONGEST_URL)?;
+    match request.headers.len() > MOST_HEADERS {
+        true => Err(Refusal::Invalid(format!("a request has {MOST_HEADERS} headers at the most"))),
+        false => Ok(()),
+    }
+}
+
 /// Whether a path begins with a directory that was granted for this.
 async fn enter_file(
     state: &mut CallState,
@@ -259,6 +293,9 @@ async fn enter_file(
 ) -> wasmtime::Result<Result<(), Refusal>> {
     state.pause().await;
     state.enter(function, "files", !state.grants.files.is_empty())?;
+    if let Err(refusal) = brief("a path", path, LONGEST_PATH) {
+        return Ok(Err(refusal));
+    }
     let directory = path.split('/').next().unwrap_or_default();
     Ok(match state.grants.files.get(directory) {
         None => Err(Refusal::Denied("this directory was not granted".to_owned())),
@@ -392,3 +429,15 @@ impl From<HostRefusal> for Refusal {
 
 /// The most bytes that `random.bytes` gives at once.
 const RANDOM_BYTES: u32 = 65_536;
+/// The most bytes of what a skill keeps something under.
+const LONGEST_KEY: usize = 512;
+/// The most bytes of a path, as Linux has it.
+const LONGEST_PATH: usize = 4_096;
+/// The most bytes of a method.
+const LONGEST_METHOD: usize = 32;
+/// The most bytes of a URL.
+const LONGEST_URL: usize = 64 << 10;
+/// The most headers of a request.
+const MOST_HEADERS: usize = 256;
+/// What a header takes beside its text.
+const HEADER_BYTES: usize = 64;
