@@ -53,6 +53,8 @@ words! {
         CompatChatCreate = "compat.chat.create",
         /// Use the responses route for other products' clients.
         CompatResponsesCreate = "compat.responses.create",
+        /// Use the embeddings route for other products' clients.
+        CompatEmbeddingsCreate = "compat.embeddings.create",
         /// List models for other products' clients.
         CompatModelsRead = "compat.models.read",
         /// Call tools of MCP servers.
@@ -88,6 +90,7 @@ impl Scope {
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
+            Self::CompatEmbeddingsCreate => "Uses the embeddings route that other products' clients speak.",
             Self::CompatModelsRead => "Lists the models for other products' clients.",
             Self::McpCall => "Calls tools of MCP servers through the daemon.",
         }
@@ -101,6 +104,7 @@ impl Scope {
             | Self::CallsRead
             | Self::CompatChatCreate
             | Self::CompatResponsesCreate
+            | Self::CompatEmbeddingsCreate
             | Self::CompatModelsRead
             | Self::McpCall => None,
             Self::ApprovalsRead
@@ -127,9 +131,10 @@ impl Scope {
     #[must_use]
     pub const fn feature(self) -> Option<FeatureFlag> {
         match self {
-            Self::CompatChatCreate | Self::CompatResponsesCreate | Self::CompatModelsRead => {
-                Some(FeatureFlag::CompatApi)
-            }
+            Self::CompatChatCreate
+            | Self::CompatResponsesCreate
+            | Self::CompatEmbeddingsCreate
+            | Self::CompatModelsRead => Some(FeatureFlag::CompatApi),
             Self::McpCall => Some(FeatureFlag::McpGateway),
             Self::MembersRead | Self::MembersManage => Some(FeatureFlag::TeamMode),
             _ => None,
@@ -189,6 +194,7 @@ mod tests {
             "calls.read",
             "compat.chat.create",
             "compat.responses.create",
+            "compat.embeddings.create",
             "compat.models.read",
             "mcp.call",
         ];
@@ -250,10 +256,11 @@ mod tests {
     #[test]
     fn a_scope_belongs_to_the_feature_it_is_of_no_use_without() {
         let of = |flag| words(|scope| scope.feature() == Some(flag));
-        assert_eq!(of(FeatureFlag::CompatApi), ["compat.chat.create", "compat.responses.create", "compat.models.read"]);
+        let compat = ["compat.chat.create", "compat.responses.create", "compat.embeddings.create", "compat.models.read"];
+        assert_eq!(of(FeatureFlag::CompatApi), compat);
         assert_eq!(of(FeatureFlag::McpGateway), ["mcp.call"]);
         assert_eq!(of(FeatureFlag::TeamMode), ["members.read", "members.manage"]);
-        assert_eq!(words(|scope| scope.feature().is_some()).len(), 6);
+        assert_eq!(words(|scope| scope.feature().is_some()).len(), 7);
     }
 
     #[test]

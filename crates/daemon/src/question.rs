@@ -28,7 +28,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         Work::Process(work) => (Some(command(work)), None, None),
         Work::Files(work) => (None, serde_json::to_value(work).ok(), None),
         Work::Skill(work) => (None, None, Some(skill(work, &prompt.plan))),
-        Work::Fetch(_) | Work::Connect(_) | Work::Report { .. } => (None, None, None),
+        Work::Fetch(_) | Work::Service(_) | Work::Connect(_) | Work::Report { .. } => (None, None, None),
     };
     Approval {
         id: prompt.id,

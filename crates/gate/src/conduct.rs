@@ -294,7 +294,10 @@ impl Inner {
             registry: Arc::clone(&registry),
         };
         let is_enough = |decision: &ToolDecision| {
-            matches!(decision.plan, None | Some(Plan::Daemon | Plan::Fetch { .. } | Plan::Skill { .. }))
+            matches!(
+                decision.plan,
+                None | Some(Plan::Daemon | Plan::Fetch { .. } | Plan::Skill { .. } | Plan::Service { .. })
+            )
         };
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
@@ -567,7 +570,8 @@ impl Inner {
         let reread = move || {
             let bindings = |secret: &SecretRef, tool: &ToolName| inner.bindings_for(secret, tool);
             let (workspace, programs) = (workspace.as_deref(), &settings.programs);
-            let place = tool::Place { workspace, programs, look: Look::Whole, bindings: &bindings };
+            let place =
+                tool::Place { workspace, asker: proposal.asker(), programs, look: Look::Whole, bindings: &bindings };
             registry.intend(&proposal.tool, &proposal.args, &place).ok().map(|intent| intent.work)
         };
         let door = Arc::new(door);
@@ -588,6 +592,7 @@ impl Inner {
             stop: cancel.stopper(),
             prepared: Mutex::default(),
             principal: judged.proposal.principal.to_string(),
+            service: judged.registry.service(&judged.proposal.tool),
             door,
         }
     }

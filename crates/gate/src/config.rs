@@ -13,7 +13,7 @@ use palyra_sandbox::{
     tier_c::{TierCOptions, linux::LinuxOptions, stock::WarmOptions},
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, EgressEnforcementMode, SandboxTier, SkillId, ToolName, WorkspaceName,
+    AbsolutePath, Action, Channel, EgressEnforcementMode, ObjectId, SandboxTier, SkillId, ToolName, WorkspaceName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,7 @@ impl GateConfig {
         set(allow_sensitive_tools, section.allow_sensitive_tools.as_ref());
         set(allowlisted_tools, section.allowlisted_tools.as_ref());
         set(allowlisted_skills, section.allowlisted_skills.as_ref());
+        set(&mut config.allowlisted_mcp, section.allowlisted_mcp.as_ref());
         set(&mut config.tool_execute_channel_allowlist, section.tool_execute_channel_allowlist.as_ref());
         set(&mut config.tool_execute_principal_allowlist, section.tool_execute_principal_allowlist.as_ref());
         config.sensitive_actions.extend(&section.sensitive_actions);
@@ -83,6 +84,9 @@ pub struct PolicySection {
     /// Skills that the baseline lets run; else as the preset says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowlisted_skills: Option<Allowlist<SkillId>>,
+    /// MCP servers whose tools the baseline lets run; else as the preset says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowlisted_mcp: Option<Allowlist<ObjectId>>,
     /// Skills that must not run until a person has looked at them.
     pub quarantined_skills: BTreeSet<SkillId>,
     /// Principals that may use tools; else as the preset says.

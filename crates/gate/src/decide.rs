@@ -178,7 +178,12 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
-        Work::Files(_) | Work::Fetch(_) | Work::Skill(_) | Work::Connect(_) | Work::Report { .. } => None,
+        Work::Files(_)
+        | Work::Fetch(_)
+        | Work::Skill(_)
+        | Work::Service(_)
+        | Work::Connect(_)
+        | Work::Report { .. } => None,
     };
     let skill = match &intent.work {
         Work::Skill(work) => Some(work.skill.clone()),

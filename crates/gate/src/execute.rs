@@ -39,6 +39,7 @@ use crate::{
     permit::{CallFacts, Permit, Spent},
     plan::Plan,
     secret::UsedSecret,
+    service::{self, Service},
     skills::{self, SkillShelf},
     tool::{FileWork, HostPort, ProcessWork, Report, Work},
     tools::files::{self, Heed, OutputCaps},
@@ -73,6 +74,8 @@ pub struct Executor {
     pub(crate) record_bytes: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
+    /// The service that does it, for what one does.
+    pub(crate) service: Option<Arc<dyn Service>>,
 }
 
 /// A process that is all but started, or why it cannot be.
@@ -268,6 +271,10 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
         }
         (Work::Fetch(work), Plan::Fetch { wall_ms, .. }) => fetch::perform(&facts, work, *wall_ms, executor).await,
         (Work::Skill(work), Plan::Skill { terms, .. }) => skills::run::perform(&facts, *work, terms, executor).await,
+        (Work::Service(work), Plan::Service { terms }) => {
+            let with = (executor.service.clone(), executor.stop.clone());
+            service::perform(&facts, work, *terms, with).await
+        }
         (Work::Files(work), Plan::Daemon) => work_on_files(&facts, work, plan.wall_ms(), executor).await,
         (Work::Report { about }, Plan::Daemon) => {
             let told = in_daemon(Ending::Completed, None, Output::Value { value: executor.reports.report(about) });

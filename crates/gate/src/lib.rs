@@ -23,6 +23,8 @@
 //! | step four: attest | [`attest`] |
 //! | the vault, and secrets that calls use | [`safekeeping`], [`secret`] |
 //! | skills: installed, run, run again | [`skills`] |
+//! | requests to models, and which tools are worth being offered | [`models`] |
+//! | what parts of the daemon do for calls: memory, schedules, MCP servers | [`service`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
@@ -44,6 +46,7 @@ pub mod execute;
 mod fetch;
 pub mod gate;
 pub mod memory;
+pub mod models;
 pub mod output;
 mod permit;
 pub mod petitioner;
@@ -57,6 +60,7 @@ pub mod refusal;
 pub mod risk;
 pub mod safekeeping;
 pub mod secret;
+pub mod service;
 mod settings;
 pub mod skills;
 pub mod tool;
@@ -90,6 +94,10 @@ pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
+pub use service::{
+    Asker, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool, ServiceWork,
+    StopSignal,
+};
 pub use skills::TIER_A_EXECUTOR;
 pub use tool::{
     FetchWork, FileWork, HostPort, IntendError, Intent, Look, Place, ProcessWork, Report, Script, SearchPath,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Candidate, ToolCallConfig},
+    service::ServiceTerms,
     tool::{FetchWork, Look, ProcessWork, SkillTerms, Work},
 };
 
@@ -47,6 +48,12 @@ pub enum Plan {
         /// Where it may go.
         egress: EgressPlan,
     },
+    /// A part of the daemon does it, or a server that it speaks with.
+    Service {
+        /// How it is held.
+        #[serde(flatten)]
+        terms: ServiceTerms,
+    },
     /// The daemon itself does it, without leaving the workspace.
     Daemon,
 }
@@ -58,6 +65,7 @@ impl Plan {
         match self {
             Self::Process { tier, .. } => Some(*tier),
             Self::Skill { .. } => Some(SandboxTier::A),
+            Self::Service { terms } => terms.tier,
             Self::Fetch { .. } | Self::Daemon => None,
         }
     }
@@ -68,6 +76,7 @@ impl Plan {
         match self {
             Self::Process { process, .. } => Some(process.egress.mode),
             Self::Fetch { egress, .. } | Self::Skill { egress, .. } => Some(egress.mode),
+            Self::Service { terms } => terms.egress,
             Self::Daemon => None,
         }
     }
@@ -78,7 +87,7 @@ impl Plan {
         match self {
             Self::Process { process, .. } => &process.egress.hosts,
             Self::Fetch { egress, .. } | Self::Skill { egress, .. } => &egress.hosts,
-            Self::Daemon => &[],
+            Self::Service { .. } | Self::Daemon => &[],
         }
     }
 
@@ -89,6 +98,7 @@ impl Plan {
             Self::Process { process, .. } => process.limits.wall_ms,
             Self::Fetch { wall_ms, .. } => *wall_ms,
             Self::Skill { terms, .. } => terms.limits.wall_ms,
+            Self::Service { terms } => terms.wall_ms,
             Self::Daemon => DAEMON_WALL_MS,
         }
     }
@@ -101,6 +111,7 @@ impl Plan {
             Self::Process { process, .. } => process.limits.output_bytes.saturating_mul(2),
             Self::Fetch { output_bytes, .. } => *output_bytes,
             Self::Skill { terms, .. } => terms.limits.output_bytes,
+            Self::Service { terms } => terms.output_bytes,
             Self::Daemon => DAEMON_OUTPUT_BYTES,
         }
     }
@@ -132,6 +143,10 @@ impl Plan {
                 limits: None,
                 interpreters: None,
             },
+            // Its limits are the service's own, and what covers it covers exactly these arguments.
+            Self::Service { terms } => {
+                Bounds { tier: terms.tier, egress: terms.egress, hosts: Vec::new(), limits: None, interpreters: None }
+            }
             Self::Daemon => Bounds { tier: None, egress: None, hosts: Vec::new(), limits: None, interpreters: None },
         }
     }
@@ -233,6 +248,9 @@ pub(crate) fn candidates(
             let egress = EgressPlan { mode: EgressEnforcementMode::Strict, hosts: hosts.collect() };
             let refused = unlisted(&egress, machine);
             return (vec![Way { plan: Plan::Skill { terms: work.terms.clone(), egress }, refused }], Vec::new());
+        }
+        (Work::Service(work), _) => {
+            return (vec![Way { plan: Plan::Service { terms: work.terms }, refused: None }], Vec::new());
         }
         _ => return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new()),
     };

@@ -16,7 +16,7 @@ use palyra_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::petitioner::Petitioner;
+use crate::{petitioner::Petitioner, service::Asker};
 
 /// A call as it is proposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +73,11 @@ impl ToolProposal {
             workspace: self.workspace.clone(),
             tool: self.tool.clone(),
         }
+    }
+
+    /// Who asks for it, and where.
+    pub(crate) const fn asker(&self) -> Asker<'_> {
+        Asker { principal: &self.principal, session: self.session, workspace: self.workspace.as_ref() }
     }
 
     /// Who proposes it, as they stood then.

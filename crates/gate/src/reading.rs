@@ -78,7 +78,13 @@ impl Inner {
     ) -> Result<Understood, CallError> {
         let Surroundings { workspace, settings, registry } = surroundings;
         let bindings = |secret: &SecretRef, tool: &ToolName| self.bindings_for(secret, tool);
-        let place = Place { workspace: workspace.as_deref(), programs: &settings.programs, look, bindings: &bindings };
+        let place = Place {
+            workspace: workspace.as_deref(),
+            asker: proposal.asker(),
+            programs: &settings.programs,
+            look,
+            bindings: &bindings,
+        };
         let intent = registry.intend(&proposal.tool, &proposal.args, &place)?;
         // Told as it is: without a vault no secret is bound anywhere, which would be the reason otherwise.
         if let ([_, ..], Err(closed)) = (intent.work.secrets(), self.opened_vault()) {

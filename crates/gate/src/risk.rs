@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use palyra_policy::Touch;
 use palyra_sandbox::egress::fetch::Scheme;
 use palyra_types::{
-    EgressEnforcementMode, SandboxTier, ToolCapability,
+    Action, EgressEnforcementMode, SandboxTier, ToolCapability,
     process::{is_interpreter, is_launcher},
     word::words,
 };
@@ -94,7 +94,13 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
             Touch::Connect(host, port) => found.push((RiskLevel::High, format!("it connects to {host}:{port}"))),
             Touch::Use(secret) => found.push((RiskLevel::High, format!("it uses the secret {secret}"))),
             Touch::Reveal(secret) => found.push((RiskLevel::Critical, format!("it is given the secret {secret}"))),
-            Touch::Read(_) | Touch::Execute(_) => {}
+            Touch::Object { action, resource } if action.is_sensitive() => {
+                found.push((RiskLevel::High, format!("{action} on {resource} cannot be undone")));
+            }
+            Touch::Object { action, resource } if !reads(*action) => {
+                found.push((RiskLevel::Medium, format!("{action} on {resource}")));
+            }
+            Touch::Read(_) | Touch::Execute(_) | Touch::Object { .. } => {}
         }
     }
     if capabilities.contains(&ToolCapability::SecretsRead) {
@@ -104,6 +110,11 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
     found.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
     let reasons = found.into_iter().map(|(_, why)| palyra_types::visible::visible(&why)).take(MOST_REASONS).collect();
     Risk { level, reasons }
+}
+
+/// Whether an action only tells something.
+const fn reads(action: Action) -> bool {
+    matches!(action, Action::MemorySearch | Action::MemoryList | Action::CronList)
 }
 
 /// Nobody reads more.

@@ -4,7 +4,7 @@
 //! what a person approves. Reading the same arguments again gives the same work or shows that the machine has changed.
 //! Does not: decide, ask or run. Work is performed inside this crate only, by whoever holds a permit.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use palyra_package::{FileAccess, Grants, SkillLimits};
 use palyra_policy::Touch;
@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use crate::{
     secret::SecretUse,
+    service::{Asker, Service, ServiceWork},
     workspace::{Workspace, WorkspaceError},
 };
 
@@ -118,6 +119,11 @@ pub trait Tool: Send + Sync {
     fn is_internal(&self) -> bool {
         false
     }
+
+    /// The service that performs it, for those that one does.
+    fn service(&self) -> Option<Arc<dyn Service>> {
+        None
+    }
 }
 
 /// Where a call is to happen.
@@ -125,6 +131,8 @@ pub trait Tool: Send + Sync {
 pub struct Place<'a> {
     /// The workspace of the call, if it has one.
     pub workspace: Option<&'a Workspace>,
+    /// Who asks for it.
+    pub asker: Asker<'a>,
     /// Where programs are looked for.
     pub programs: &'a SearchPath,
     /// How closely it is looked at.
@@ -210,6 +218,8 @@ pub enum Work {
     Fetch(FetchWork),
     /// Runs a tool of a skill.
     Skill(Box<SkillWork>),
+    /// Has a part of the daemon do something.
+    Service(ServiceWork),
     /// Lets a call that runs connect to a host.
     Connect(HostPort),
     /// Tells something the daemon knows.
@@ -227,7 +237,7 @@ impl Work {
             Self::Process(work) => &work.secrets,
             Self::Fetch(work) => &work.secrets,
             Self::Skill(work) => &work.secrets,
-            Self::Files(_) | Self::Connect(_) | Self::Report { .. } => &[],
+            Self::Files(_) | Self::Service(_) | Self::Connect(_) | Self::Report { .. } => &[],
         }
     }
 }
@@ -579,6 +589,14 @@ pub enum IntendError {
     /// Content that does not decode.
     #[error("the content is not base64")]
     NotBase64,
+    /// Nothing that a service could do.
+    #[error("{}", visible(.message))]
+    Service {
+        /// Why not.
+        message: String,
+        /// What to do about it.
+        help: &'static str,
+    },
 }
 
 impl IntendError {
@@ -619,6 +637,7 @@ impl IntendError {
             }
             Self::Pattern(_) => "correct it, or leave `regex` out to look for the text as it stands",
             Self::Glob { .. } => "write it like *.rs or src/**/*.rs",
+            Self::Service { help, .. } => help,
             Self::NotBase64 => "encode with the standard alphabet and padding, or give it as text",
         }
     }

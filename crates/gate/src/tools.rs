@@ -38,7 +38,10 @@ pub use self::{
     arguments::ArgumentsError,
     files::{FileError, OutputCaps},
 };
-use crate::tool::{IntendError, Intent, Look, Place, Tool, ToolDefinition};
+use crate::{
+    service::Service,
+    tool::{IntendError, Intent, Look, Place, Tool, ToolDefinition},
+};
 
 /// The tools there are.
 #[derive(Default, Clone)]
@@ -46,6 +49,8 @@ pub struct Registry {
     entries: BTreeMap<ToolName, Arc<Entry>>,
     /// Tools of skills, made when they are first asked for.
     skills: BTreeMap<ToolName, Arc<LaterEntry>>,
+    /// Tools of servers that somebody else runs.
+    upstream: BTreeMap<ToolName, Arc<Entry>>,
 }
 
 struct Entry {
@@ -97,14 +102,29 @@ impl Registry {
     pub(crate) fn with_skills(&self, skills: impl IntoIterator<Item = (ToolName, Maker)>) -> Self {
         let later = |(name, make)| (name, Arc::new(LaterEntry { make, made: OnceLock::new() }));
         let skills = skills.into_iter().filter(|(name, _)| !self.entries.contains_key(name)).map(later);
-        Self { entries: self.entries.clone(), skills: skills.collect() }
+        Self { entries: self.entries.clone(), skills: skills.collect(), upstream: self.upstream.clone() }
+    }
+
+    /// The same tools, with these of servers in the place of others of servers. One that is called like another tool is left out.
+    pub(crate) fn with_upstream(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        let entry = |tool: Arc<dyn Tool>| (tool.definition().name().clone(), Entry { tool, check: OnceLock::new() });
+        let taken = |name: &ToolName| self.entries.contains_key(name) || self.skills.contains_key(name);
+        let tools = tools.into_iter().map(entry).filter(|(name, _)| !taken(name));
+        let upstream = tools.map(|(name, entry)| (name, Arc::new(entry))).collect();
+        Self { entries: self.entries.clone(), skills: self.skills.clone(), upstream }
+    }
+
+    /// The service that performs a tool, for those that one does.
+    pub(crate) fn service(&self, name: &ToolName) -> Option<Arc<dyn Service>> {
+        self.entry(name).ok()?.tool.service()
     }
 
     /// The definitions of the tools that can be called, in the order of their names.
     pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
         let own = self.entries.values().map(Arc::as_ref).filter(|entry| !entry.tool.is_internal());
         let of_skills = self.skills.values().filter_map(|later| later.entry());
-        own.chain(of_skills).map(|entry| entry.tool.definition())
+        let upstream = self.upstream.values().map(Arc::as_ref);
+        own.chain(of_skills).chain(upstream).map(|entry| entry.tool.definition())
     }
 
     /// Refuses what only the daemon itself proposes, as if there were no such tool.
@@ -158,12 +178,15 @@ impl Registry {
 
     fn entry(&self, name: &ToolName) -> Result<&Entry, CallError> {
         let own = self.entries.get(name).map(Arc::as_ref);
-        own.or_else(|| self.skills.get(name)?.entry()).ok_or_else(|| self.unknown(name))
+        own.or_else(|| self.skills.get(name)?.entry())
+            .or_else(|| self.upstream.get(name).map(Arc::as_ref))
+            .ok_or_else(|| self.unknown(name))
     }
 
     fn unknown(&self, name: &ToolName) -> CallError {
         let own = self.entries.iter().filter(|(_, entry)| !entry.tool.is_internal()).map(|(name, _)| name);
-        let known: Vec<&str> = own.chain(self.skills.keys()).map(ToolName::as_str).collect();
+        let known: Vec<&str> =
+            own.chain(self.skills.keys()).chain(self.upstream.keys()).map(ToolName::as_str).collect();
         CallError::UnknownTool { name: name.clone(), near: nearest(name.as_str(), &known).map(str::to_owned) }
     }
 }
@@ -183,7 +206,7 @@ impl LaterEntry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.entries.keys().chain(self.skills.keys())).finish()
+        f.debug_list().entries(self.entries.keys().chain(self.skills.keys()).chain(self.upstream.keys())).finish()
     }
 }
 

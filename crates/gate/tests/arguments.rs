@@ -4,9 +4,11 @@
 
 use std::fs;
 
-use palyra_gate::{FileWork, Look, Place, Registry, SearchPath, Work, Workspace};
+use palyra_gate::{Asker, FileWork, Look, Place, Registry, SearchPath, Work, Workspace};
 use palyra_policy::Touch;
-use palyra_types::{AbsolutePath, JsonObject, ToolName, WorkspaceName, json::Limits};
+use palyra_types::{
+    AbsolutePath, JsonObject, Principal, Timestamp, ToolName, WorkspaceName, id::SessionId, json::Limits,
+};
 
 fn intend(bytes: &[u8]) -> Result<Work, String> {
     let place = tempfile::tempdir().unwrap();
@@ -17,8 +19,15 @@ fn intend(bytes: &[u8]) -> Result<Work, String> {
     let workspace = Workspace::open(WorkspaceName::parse("main").unwrap(), &root, &state).unwrap();
     let args = JsonObject::parse(bytes, Limits::default()).map_err(|error| error.to_string())?;
     let programs = SearchPath::new(Vec::new());
-    let place =
-        Place { workspace: Some(&workspace), programs: &programs, look: Look::Whole, bindings: &|_, _| Vec::new() };
+    let somebody = Principal::parse("agent:claude").unwrap();
+    let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);
+    let place = Place {
+        workspace: Some(&workspace),
+        asker: Asker { principal: &somebody, session, workspace: None },
+        programs: &programs,
+        look: Look::Whole,
+        bindings: &|_, _| Vec::new(),
+    };
     let tool = ToolName::parse("fs.read").unwrap();
     let intent = Registry::builtin().unwrap().intend(&tool, &args, &place).map_err(|error| error.to_string())?;
     assert_eq!(intent.touches, [Touch::Read(root.join("a.txt").unwrap())]);

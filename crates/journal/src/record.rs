@@ -119,6 +119,10 @@ words! {
         SkillUnkept = "skill.unkept",
         /// What a call of a skill said, and what it asked of the host, so that it can be run again.
         SkillRecorded = "skill.recorded",
+        /// A request is about to leave for the server of a model.
+        ModelRequested = "model.requested",
+        /// What came of a request to a model.
+        ModelAnswered = "model.answered",
     }
 }
 

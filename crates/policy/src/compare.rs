@@ -184,6 +184,7 @@ pub fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
         Touch::Use(secret) => format!("using the secret {secret}"),
         Touch::Reveal(secret) => format!("being given the secret {secret}"),
         Touch::Execute(skill) => format!("running the skill {skill}"),
+        Touch::Object { action, resource } => format!("{action} on {resource}"),
     }));
     words.extend(context.channel.as_ref().map(|channel| format!("by {channel}")));
     palyra_types::visible::visible(&words.join(" "))

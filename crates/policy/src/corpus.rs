@@ -151,7 +151,7 @@ fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
             one("secret:global/any")
         }
         Action::MemorySearch | Action::MemoryList | Action::MemoryPut | Action::MemoryDelete | Action::MemoryPurge => {
-            one("memory:any")
+            one("memory:global")
         }
         Action::CronCreate | Action::CronPause | Action::CronDelete => one("cron:any"),
         Action::ApprovalAnswer => one("approval:any"),

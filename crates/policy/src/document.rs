@@ -58,6 +58,9 @@ pub struct RequestDocument {
     /// The skill that it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executes: Option<Vec<SkillId>>,
+    /// What the call does with objects of the daemon, each as `action kind:id`, such as `memory.put memory:agent:claude`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Vec<String>>,
     /// Secrets that a binding lets the call's tool send somewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<BTreeSet<SecretRef>>,
@@ -140,6 +143,7 @@ impl RequestDocument {
                 uses,
                 reveals,
                 executes,
+                objects,
                 bound,
                 workspace,
                 posture,
@@ -170,7 +174,7 @@ impl RequestDocument {
             None => principal.to_string(),
         };
         let (mut reads, mut writes, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut uses, mut reveals, mut executes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut uses, mut reveals, mut executes, mut objects) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for touch in &call.touches {
             match touch {
                 Touch::Read(path) => reads.push(path.clone()),
@@ -180,6 +184,7 @@ impl RequestDocument {
                 Touch::Use(secret) => uses.push(secret.clone()),
                 Touch::Reveal(secret) => reveals.push(secret.clone()),
                 Touch::Execute(skill) => executes.push(skill.clone()),
+                Touch::Object { action, resource } => objects.push(format!("{action} {resource}")),
             }
         }
         let command = |process: &Process| {
@@ -198,6 +203,7 @@ impl RequestDocument {
             uses: (!uses.is_empty()).then_some(uses),
             reveals: (!reveals.is_empty()).then_some(reveals),
             executes: (!executes.is_empty()).then_some(executes),
+            objects: (!objects.is_empty()).then_some(objects),
             bound: (!context.bound_secrets.is_empty()).then(|| context.bound_secrets.clone()),
             workspace: context.workspace.clone(),
             posture: Some(context.posture),
@@ -295,8 +301,17 @@ impl RequestDocument {
         let uses = self.uses.iter().flatten().map(|secret| Ok(Touch::Use(secret.clone())));
         let reveals = self.reveals.iter().flatten().map(|secret| Ok(Touch::Reveal(secret.clone())));
         let executes = self.executes.iter().flatten().map(|skill| Ok(Touch::Execute(skill.clone())));
-        reads.chain(writes).chain(hosts).chain(uses).chain(reveals).chain(executes).collect()
+        let objects = self.objects.iter().flatten().map(|text| object(text));
+        reads.chain(writes).chain(hosts).chain(uses).chain(reveals).chain(executes).chain(objects).collect()
     }
+}
+
+/// Reads `action kind:id`.
+fn object(text: &str) -> Result<Touch, DocumentError> {
+    let (action, resource) = text.split_once(' ').ok_or_else(|| DocumentError::Object(text.to_owned()))?;
+    let action = Action::parse(action).map_err(|_| DocumentError::Object(text.to_owned()))?;
+    let resource = Resource::parse(resource).map_err(|_| DocumentError::Object(text.to_owned()))?;
+    Ok(Touch::Object { action, resource })
 }
 
 /// Reads `host` or `host:port`; port 443 if none is given. An IPv6 address with a port stands in brackets.
@@ -324,6 +339,9 @@ pub enum DocumentError {
     /// The program is not an absolute path.
     #[error("the program of `run` must be resolved: {0}")]
     Program(PathError),
+    /// An action on an object that is none.
+    #[error("`{}` is not an action and an object", palyra_types::visible::visible(.0))]
+    Object(String),
     /// A port that is none.
     #[error("`{}` does not end in a port number", palyra_types::visible::visible(.0))]
     Port(String),
@@ -345,6 +363,7 @@ impl DocumentError {
             Self::Missing(_) => "say what it is about, such as `tool:process.run`",
             Self::CwdWithoutRun | Self::EmptyRun => "write it like run = [\"/usr/bin/cargo\", \"test\"]",
             Self::Program(_) => "give the absolute path of the program; `command -v NAME` tells it",
+            Self::Object(_) => "write it like `memory.put memory:agent:claude`",
             Self::Port(_) => "write hosts like `example.org` or `example.org:8443`",
             Self::Principal(_) => "write it like `agent:claude` or `user:ada@owner`",
             Self::Host(error) => error.advice(),

@@ -282,6 +282,7 @@ pub(crate) fn part_of<'c>(
         Touch::Use(secret) => (Action::VaultUse, Resource::Secret(secret.clone()), None),
         Touch::Reveal(secret) => (Action::VaultGet, Resource::Secret(secret.clone()), None),
         Touch::Execute(skill) => (Action::SkillExecute, Resource::Skill(skill.clone()), None),
+        Touch::Object { action, resource } => (*action, resource.clone(), None),
     };
     let request = PolicyRequest { principal: call.principal.clone(), action, resource };
     let context = if context.port == port {

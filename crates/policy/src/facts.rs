@@ -6,7 +6,9 @@
 
 use std::cell::OnceCell;
 
-use palyra_types::{AbsolutePath, Action, PrincipalKind, Process, Resource, VaultScope, process};
+use palyra_types::{
+    AbsolutePath, Action, ObjectId, ObjectKind, PrincipalKind, Process, Resource, ToolName, VaultScope, process,
+};
 
 use crate::request::{Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, PrincipalName};
 
@@ -35,13 +37,17 @@ impl Facts<'_> {
     }
 
     /// The resource says what is run; only where it is neither tool nor skill does the context's tool name count. A tool of a skill is on
-    /// the list if its skill is.
+    /// the list if its skill is, one of an MCP server if its server is.
     pub(crate) fn allowlisted(&self) -> bool {
         let config = self.config;
         let by_skill = || self.context.skill_id.as_ref().is_some_and(|skill| config.allowlisted_skills.contains(skill));
+        let listed = |tool: &ToolName| {
+            config.allowlisted_tools.contains(tool)
+                || mcp_server(tool).is_some_and(|server| config.allowlisted_mcp.contains(&server))
+        };
         match (&self.request.resource, &self.context.tool_name) {
             (Resource::Skill(skill), _) => config.allowlisted_skills.contains(skill),
-            (Resource::Tool(tool), _) | (_, Some(tool)) => config.allowlisted_tools.contains(tool) || by_skill(),
+            (Resource::Tool(tool), _) | (_, Some(tool)) => listed(tool) || by_skill(),
             (_, None) => false,
         }
     }
@@ -74,10 +80,14 @@ impl Facts<'_> {
         matches!(&self.request.resource, Resource::Secret(secret) if self.context.bound_secrets.contains(secret))
     }
 
-    /// Whether the secret that the request is about belongs where the request is made. What is about no secret is out of no scope.
+    /// Whether the secret or the memory that the request is about belongs where the request is made. What is about neither is out of no scope.
     pub(crate) fn in_scope(&self) -> bool {
-        let Resource::Secret(secret) = &self.request.resource else { return true };
         let (principal, context) = (&self.request.principal, self.context);
+        let secret = match &self.request.resource {
+            Resource::Secret(secret) => secret,
+            Resource::Object(ObjectKind::Memory, id) => return self.remembers(id),
+            _ => return true,
+        };
         match secret.scope() {
             VaultScope::Global => true,
             VaultScope::Workspace(name) => context.workspace.as_ref() == Some(name),
@@ -85,6 +95,16 @@ impl Facts<'_> {
             VaultScope::Agent(name) => principal.kind() == PrincipalKind::Agent && principal.id() == name,
             VaultScope::Skill(id) => context.skill_id.as_ref() == Some(id),
             VaultScope::Session(id) => context.session_id == Some(*id),
+        }
+    }
+
+    /// Whether a memory is one that the request is made in: everybody's, the workspace's, the conversation's, or the principal's own.
+    fn remembers(&self, id: &ObjectId) -> bool {
+        match id.as_str().split_once(':') {
+            None => id.as_str() == "global",
+            Some(("workspace", name)) => self.context.workspace.as_ref().is_some_and(|own| own.as_str() == name),
+            Some(("session", session)) => self.context.session_id.is_some_and(|own| own.to_string() == session),
+            Some(_) => self.request.principal.to_string() == id.as_str(),
         }
     }
 
@@ -105,6 +125,12 @@ impl Facts<'_> {
         let read = || self.context.process.as_ref().is_some_and(|process| reaches_into(process, state));
         path_reaches || *self.process.reaches_state.get_or_init(read)
     }
+}
+
+/// The MCP server that a tool is of: `mcp.github.delete` is of `github`.
+fn mcp_server(tool: &ToolName) -> Option<ObjectId> {
+    let (server, _) = tool.as_str().strip_prefix("mcp.")?.split_once('.')?;
+    ObjectId::parse(server).ok()
 }
 
 fn runs_palyra(process: &Process, config: &PolicyEvaluationConfig) -> bool {

@@ -167,7 +167,9 @@ fn hint(condition: &Expr) -> Option<String> {
         _ => return None,
     };
     let text = match ContextKey::parse(key).ok()? {
-        ContextKey::Allowlisted => "add the tool or the skill to `allowlisted_tools` or `allowlisted_skills`",
+        ContextKey::Allowlisted => {
+            "add the tool, the skill or the MCP server to `allowlisted_tools`, `allowlisted_skills` or `allowlisted_mcp`"
+        }
         ContextKey::PrincipalAuthorized => "add the principal to `tool_execute_principal_allowlist`",
         ContextKey::ChannelAuthorized => "add the channel to `tool_execute_channel_allowlist`",
         ContextKey::AllowSensitiveTools => "set `allow_sensitive_tools = true`",

@@ -10,8 +10,9 @@ use std::{
 };
 
 use palyra_types::{
-    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, Process, Resource,
-    SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName, WorkspaceRole,
+    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, ObjectId, Posture, Principal, Process,
+    Resource, SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolName, WorkspaceName,
+    WorkspaceRole,
     id::{RunId, SessionId},
 };
 use serde::{
@@ -116,6 +117,13 @@ pub enum Touch {
     Reveal(SecretRef),
     /// Runs a skill, whose tool the call is of.
     Execute(SkillId),
+    /// Does something with one of the daemon's own objects, such as a memory or a schedule.
+    Object {
+        /// What.
+        action: Action,
+        /// With which.
+        resource: Resource,
+    },
 }
 
 /// A whole call: its own request and everything it touches.
@@ -214,6 +222,8 @@ pub struct PolicyEvaluationConfig {
     pub allowlisted_tools: Allowlist<ToolName>,
     /// Skills that the baseline lets run.
     pub allowlisted_skills: Allowlist<SkillId>,
+    /// MCP servers whose tools the baseline lets run.
+    pub allowlisted_mcp: Allowlist<ObjectId>,
     /// Actions that count as sensitive in addition to the built-in ones.
     pub sensitive_actions: BTreeSet<Action>,
     /// Principals that may use tools.

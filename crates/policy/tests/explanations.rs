@@ -213,7 +213,7 @@ fn a_forbid_suggests_no_rule_and_says_who_can_change_what() {
 
 #[test]
 fn an_action_that_always_asks_suggests_no_rule() {
-    let explanation = explain("", "principal = 'agent:claude'\naction = 'memory.purge'\nresource = 'memory:notes'");
+    let explanation = explain("", "principal = 'agent:claude'\naction = 'memory.purge'\nresource = 'memory:global'");
     assert_eq!(explanation.decision.verdict, Verdict::Ask);
     assert_eq!(explanation.suggestion, None);
 }

@@ -63,6 +63,7 @@ fn touched(question: &Question, touch: &Touch) -> Question {
         Touch::Use(secret) => (Action::VaultUse, format!("secret:{secret}"), None),
         Touch::Reveal(secret) => (Action::VaultGet, format!("secret:{secret}"), None),
         Touch::Execute(skill) => (Action::SkillExecute, format!("skill:{skill}"), None),
+        Touch::Object { action, resource } => (*action, resource.to_string(), None),
     };
     let mut part = question.clone();
     part.request.action = action;

@@ -248,7 +248,12 @@ impl Cover {
             }
             (
                 Self::Trailing { .. },
-                Work::Files(_) | Work::Fetch(_) | Work::Skill(_) | Work::Connect(_) | Work::Report { .. },
+                Work::Files(_)
+                | Work::Fetch(_)
+                | Work::Skill(_)
+                | Work::Service(_)
+                | Work::Connect(_)
+                | Work::Report { .. },
             ) => false,
         }
     }

@@ -145,7 +145,7 @@ pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
         Work::Fetch(FetchWork { method, url, .. }) => {
             format!("{} {method} {url} {}", proposal.tool, visible(proposal.args.canonical()))
         }
-        Work::Files(_) | Work::Skill(_) | Work::Report { .. } => {
+        Work::Files(_) | Work::Skill(_) | Work::Service(_) | Work::Report { .. } => {
             format!("{} {}", proposal.tool, visible(proposal.args.canonical()))
         }
     }

@@ -9,10 +9,13 @@ mod registry;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use palyra_policy::Touch;
-use palyra_types::{AbsolutePath, JsonObject, ToolName, WorkspaceName, json::Limits};
+use palyra_types::{
+    AbsolutePath, JsonObject, Principal, Timestamp, ToolName, WorkspaceName, id::SessionId, json::Limits,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,9 +24,16 @@ use super::{
     files::{FileError, Heed, OutputCaps, perform},
 };
 use crate::{
+    service::Asker,
     tool::{FileWork, Intent, Look, Place, ProcessWork, SearchPath, Work},
     workspace::Workspace,
 };
+
+/// Somebody who asks, wherever that does not matter.
+fn asker() -> Asker<'static> {
+    static SOMEBODY: LazyLock<Principal> = LazyLock::new(|| Principal::parse("agent:claude").unwrap());
+    Asker { principal: &SOMEBODY, session: SessionId::from_parts(Timestamp::from_unix_millis(1), 1), workspace: None }
+}
 
 /// A workspace with something outside that nobody may see, and every built-in tool.
 struct Lab {
@@ -75,6 +85,7 @@ impl Lab {
         let args = JsonObject::try_from_value(args, Limits::default()).unwrap();
         let place = Place {
             workspace: Some(&self.workspace),
+            asker: asker(),
             programs: &self.programs,
             look: Look::Whole,
             bindings: &|_, _| Vec::new(),

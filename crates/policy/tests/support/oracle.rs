@@ -16,7 +16,7 @@ use palyra_policy::{
     Allowlist, Cause, DEFAULT_POLICY_SRC, Decision, PolicyEvaluationConfig, PolicyInfo, PolicyRequestContext,
     SCHEMA_SRC, Verdict,
 };
-use palyra_types::{Action, Principal, PrincipalKind, Process, Resource};
+use palyra_types::{Action, ObjectId, Principal, PrincipalKind, Process, Resource, ToolName};
 use serde_json::{Map, Value, json};
 
 use super::Question;
@@ -363,7 +363,16 @@ fn process_record(process: &Process) -> Value {
 fn facts(question: &Question) -> [(&'static str, bool); 10] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
-    let tool_is_listed = |tool| listed(&config.allowlisted_tools, tool);
+    let server_is_listed = |tool: &ToolName| {
+        let mut parts = tool.as_str().splitn(3, '.');
+        let (first, server, rest) = (parts.next(), parts.next(), parts.next());
+        first == Some("mcp")
+            && rest.is_some()
+            && server
+                .and_then(|name| ObjectId::parse(name).ok())
+                .is_some_and(|name| listed(&config.allowlisted_mcp, &name))
+    };
+    let tool_is_listed = |tool: &ToolName| listed(&config.allowlisted_tools, tool) || server_is_listed(tool);
     let skill_is_listed = context.skill_id.iter().any(|skill| listed(&config.allowlisted_skills, skill));
     [
         ("allow_sensitive_tools", config.allow_sensitive_tools),
@@ -411,18 +420,21 @@ fn facts(question: &Question) -> [(&'static str, bool); 10] {
     ]
 }
 
-/// What is about no secret; a global secret; or one whose scope is spelt like something that the request has.
+/// What is about no secret and no memory; a global one; or one whose scope is spelt like something that the request has.
 fn in_scope(question: &Question) -> bool {
     let Question { request, context, .. } = question;
     let written = request.resource.to_string();
-    let Some(secret) = written.strip_prefix("secret:") else { return true };
-    let (scope, _) = secret.rsplit_once('/').unwrap();
+    let (scope, principals) = match (written.strip_prefix("secret:"), written.strip_prefix("memory:")) {
+        (Some(secret), _) => (secret.rsplit_once('/').unwrap().0, "agent:"),
+        (None, Some(memory)) => (memory, ""),
+        (None, None) => return true,
+    };
     let has = [
         Some("global".to_owned()),
         context.workspace.as_ref().map(|name| format!("workspace:{name}")),
         context.skill_id.as_ref().map(|id| format!("skill:{id}")),
         context.session_id.as_ref().map(|id| format!("session:{id}")),
-        Some(request.principal.to_string()).filter(|principal| principal.starts_with("agent:")),
+        Some(request.principal.to_string()).filter(|principal| principal.starts_with(principals)),
     ];
     has.into_iter().flatten().any(|one| one == scope)
 }

@@ -7,9 +7,9 @@ use palyra_policy::{
     Allowlist, PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext, Touch, request::PrincipalName,
 };
 use palyra_types::{
-    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, Posture, Principal, PrincipalId,
-    PrincipalKind, Process, Resource, SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability, ToolName,
-    WorkspaceName, WorkspaceRole,
+    AbsolutePath, Action, Channel, DeviceId, EgressEnforcementMode, HostName, ObjectId, Posture, Principal,
+    PrincipalId, PrincipalKind, Process, Resource, SandboxTier, SecretRef, SkillId, Timestamp, TokenId, ToolCapability,
+    ToolName, WorkspaceName, WorkspaceRole,
     id::{RunId, SessionId},
 };
 use proptest::{
@@ -30,7 +30,8 @@ pub struct Question {
 pub const USERS: [&str; 3] = ["ada", "bob", "claude"];
 pub const AGENTS: [&str; 3] = ["claude", "codex", "ada"];
 pub const SERVICES: [&str; 2] = ["scheduler", "ada"];
-pub const TOOLS: [&str; 6] = ["fs.read", "fs.write", "process.run", "web.search.deep", "web.fetch", "status"];
+pub const TOOLS: [&str; 7] =
+    ["fs.read", "fs.write", "process.run", "web.search.deep", "web.fetch", "status", "mcp.github.delete"];
 pub const SKILLS: [&str; 3] = ["acme/markdown", "acme/lint", "zed/pdf"];
 pub const SECRETS: [&str; 6] = [
     "global/github",
@@ -59,12 +60,15 @@ pub const HOSTS: [&str; 7] =
     ["example.org", "api.example.org", "a.api.example.org", "example.com", "localhost", "10.0.0.1", "2001:db8::7"];
 pub const CHANNELS: [&str; 3] = ["cli", "mcp", "http"];
 pub const WORKSPACES: [(&str, &str); 4] = [("shop", "/work/shop"), ("work", "/work"), ("all", "/"), ("etc", "/etc")];
-const OBJECTS: [&str; 17] = [
+const MEMORIES: [&str; 4] = ["memory:global", "memory:workspace:shop", "memory:agent:claude", "memory:user:ada"];
+const OBJECTS: [&str; 19] = [
     "session:one",
     "cron:nightly",
     "cron:weekly",
     "memory:global",
-    "memory:shop",
+    "memory:workspace:shop",
+    "memory:agent:claude",
+    "memory:user:ada",
     "daemon:self",
     "workspace:shop",
     "approval:one",
@@ -241,6 +245,8 @@ pub fn touches() -> impl Strategy<Value = Vec<Touch>> {
         3 => secret().prop_map(Touch::Use),
         3 => secret().prop_map(Touch::Reveal),
         1 => select(&SKILLS[..]).prop_map(|skill| Touch::Execute(SkillId::parse(skill).unwrap())),
+        2 => (select(&[Action::MemoryPut, Action::MemoryPurge, Action::MemoryList][..]), select(&MEMORIES[..]))
+            .prop_map(|(action, memory)| Touch::Object { action, resource: Resource::parse(memory).unwrap() }),
     ];
     prop::collection::vec(touch, 0..6)
 }
@@ -307,6 +313,7 @@ fn config() -> impl Strategy<Value = PolicyEvaluationConfig> {
             PrincipalName::from(&Principal::parse(name).unwrap())
         }),
         allowlist(&CHANNELS, |name| Channel::parse(name).unwrap()),
+        allowlist(&["github", "files"], |name| ObjectId::parse(name).unwrap()),
     );
     let rest = (
         prop::bool::weighted(0.8),
@@ -316,13 +323,14 @@ fn config() -> impl Strategy<Value = PolicyEvaluationConfig> {
         prop::option::of(select(vec!["/state", "/work/shop/.palyra"])),
         prop::option::of(Just("/opt/own/thing")),
     );
-    (lists, rest).prop_map(|((tools, skills, principals, channels), rest)| {
+    (lists, rest).prop_map(|((tools, skills, principals, channels, servers), rest)| {
         let (allow_sensitive_tools, sensitive_actions, quarantined, workspaces, state, program) = rest;
         let path = |text: &str| AbsolutePath::parse(text).unwrap();
         PolicyEvaluationConfig {
             allow_sensitive_tools,
             allowlisted_tools: tools,
             allowlisted_skills: skills,
+            allowlisted_mcp: servers,
             sensitive_actions: sensitive_actions.into_iter().collect(),
             tool_execute_principal_allowlist: principals,
             tool_execute_channel_allowlist: channels,

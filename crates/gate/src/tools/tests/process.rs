@@ -190,7 +190,7 @@ fn the_working_directory_is_real_and_inside() {
 
 fn looked_at(lab: &Lab, programs: &SearchPath, look: Look, (tool, args): (&str, Value)) -> Result<Intent, CallError> {
     let args = JsonObject::try_from_value(args, Limits::default()).unwrap();
-    let place = Place { workspace: Some(&lab.workspace), programs, look, bindings: &|_, _| Vec::new() };
+    let place = Place { workspace: Some(&lab.workspace), asker: asker(), programs, look, bindings: &|_, _| Vec::new() };
     lab.registry.intend(&ToolName::parse(tool).unwrap(), &args, &place)
 }
 

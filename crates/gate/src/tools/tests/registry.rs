@@ -92,7 +92,13 @@ fn several_problems_are_told_at_once_but_not_all_of_many() {
 #[test]
 fn a_tool_that_works_in_a_workspace_refuses_without_one() {
     let lab = Lab::new();
-    let place = Place { workspace: None, programs: &lab.programs, look: Look::Whole, bindings: &|_, _| Vec::new() };
+    let place = Place {
+        workspace: None,
+        asker: asker(),
+        programs: &lab.programs,
+        look: Look::Whole,
+        bindings: &|_, _| Vec::new(),
+    };
     let args = JsonObject::try_from_value(json!({"path": "a"}), Limits::default()).unwrap();
     let error = lab.registry.intend(&ToolName::parse("fs.read").unwrap(), &args, &place).unwrap_err();
     assert_eq!(error.to_string(), "the call names no workspace");
