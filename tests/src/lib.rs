@@ -4,8 +4,10 @@
 mod audit;
 pub mod canary;
 pub mod daemon;
+pub mod facade;
 mod faults;
 mod lab;
+pub mod model_server;
 pub mod paired;
 pub mod random;
 mod said;

@@ -256,7 +256,8 @@ mod tests {
     #[test]
     fn a_scope_belongs_to_the_feature_it_is_of_no_use_without() {
         let of = |flag| words(|scope| scope.feature() == Some(flag));
-        let compat = ["compat.chat.create", "compat.responses.create", "compat.embeddings.create", "compat.models.read"];
+        let compat =
+            ["compat.chat.create", "compat.responses.create", "compat.embeddings.create", "compat.models.read"];
         assert_eq!(of(FeatureFlag::CompatApi), compat);
         assert_eq!(of(FeatureFlag::McpGateway), ["mcp.call"]);
         assert_eq!(of(FeatureFlag::TeamMode), ["members.read", "members.manage"]);

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     attempts::Attempts,
     certifier::Certifier,
+    compat::upstream::ProvidersNow,
     config::Config,
     console::Console,
     edge::{Names, RequestIds},
@@ -81,6 +82,8 @@ pub struct App {
     pub policies: Mutex<InForce>,
     /// Held while configuration and policies are read again.
     pub reloading: tokio::sync::Mutex<()>,
+    /// The servers of models that are configured now.
+    pub providers: ProvidersNow,
     /// The turns of packages to be sent here.
     pub uploads: Arc<Semaphore>,
     /// The turns of packages to be read.
@@ -96,6 +99,12 @@ pub struct App {
 }
 
 impl App {
+    /// What is configured now.
+    #[must_use]
+    pub fn config_now(&self) -> Arc<Config> {
+        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Whether the authority that last certified a device is still trusted.
     #[must_use]
     pub fn certifies(&self, device: &DeviceId) -> bool {

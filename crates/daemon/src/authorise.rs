@@ -23,6 +23,7 @@ use crate::{
     app::App,
     attempts::Attempt,
     caller::{Caller, Shown},
+    compat::failing,
     conversation::Kept,
     edge::Listener,
     extract,
@@ -118,7 +119,7 @@ fn identify(app: &App, request: &Parts) -> Result<(Caller, Arc<Holder>), Failure
             }
             by_device(app, peer.key)
         }
-        Listener::Local => by_bearer(app, bearer(headers).ok_or_else(unauthenticated)?),
+        Listener::Local => by_bearer(app, bearer(headers).ok_or_else(unauthenticated)?, request.uri.path()),
     }
 }
 
@@ -129,7 +130,7 @@ fn by_device(app: &App, key: Sha256Digest) -> Result<(Caller, Arc<Holder>), Fail
     Ok((caller, holder))
 }
 
-fn by_bearer(app: &App, text: &str) -> Result<(Caller, Arc<Holder>), Failure> {
+fn by_bearer(app: &App, text: &str, path: &str) -> Result<(Caller, Arc<Holder>), Failure> {
     match TokenText::check(text).map_err(|_| unauthenticated())? {
         CredentialKind::Link => Err(unauthenticated()),
         CredentialKind::Console => {
@@ -149,7 +150,7 @@ fn by_bearer(app: &App, text: &str) -> Result<(Caller, Arc<Holder>), Failure> {
         CredentialKind::Agent | CredentialKind::User | CredentialKind::Service => {
             let holder = app.access.by_token(text).map_err(|refusal| no_token(&refusal))?;
             let id = token_of(&holder)?;
-            let caller = Caller::of(&holder, Shown::Token(id), channel("api")?);
+            let caller = Caller::of(&holder, Shown::Token(id), channel(surface(path))?);
             Ok((caller, holder))
         }
     }
@@ -268,6 +269,16 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
     let rest = rest.trim();
     (more.is_none() && scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty()).then_some(rest)
+}
+
+/// The surface that a program with a token uses.
+fn surface(path: &str) -> &'static str {
+    match path {
+        path if failing::is_facade(path) => "compat",
+        "/mcp" => "mcp",
+        path if path.starts_with("/hooks/") || path == "/api/v1/authorize" => "hook",
+        _ => "api",
+    }
 }
 
 fn channel(surface: &str) -> Result<Channel, Failure> {

@@ -22,9 +22,12 @@ use palyra_gate::{
 use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
+use palyra_provider::{ProviderSection, SectionError};
 use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
+
+use crate::compat::naming::{self, AgentSection};
 
 /// Everything that is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,12 @@ pub struct Config {
     pub access: AccessSection,
     /// Who holds the key of the vault.
     pub vault: VaultSection,
+    /// The servers of models that clients of other products reach through the daemon.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub provider: Vec<ProviderSection>,
+    /// The agents whose loop the daemon runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agent: Vec<AgentSection>,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -91,6 +100,8 @@ impl Config {
         };
         config.listen.check()?;
         config.vault.check(&config.workspace)?;
+        palyra_provider::config::check(&config.provider)?;
+        naming::check(&config.agent)?;
         Ok(config)
     }
 
@@ -386,6 +397,12 @@ pub enum ConfigError {
     /// The key where agents work.
     #[error("`{0}` under [vault] lies in a workspace, where calls could read it")]
     KeyInWorkspace(AbsolutePath),
+    /// A server of models that cannot be used.
+    #[error("[[provider]]: {0}")]
+    Provider(#[from] SectionError),
+    /// An agent that is none.
+    #[error("[[agent]] `{}` has no good name, one that stands twice, no `model`, or a limit of zero", visible(.0))]
+    Agent(String),
     /// A passphrase for somebody who takes none.
     #[error("`passphrase_file` under [vault] is given, and the backend `{0}` takes no passphrase")]
     NoPassphrase(BackendChoice),
@@ -404,6 +421,8 @@ impl ConfigError {
             Self::KeepVersions(_) => "set it to 0 to keep none but the newest",
             Self::KeyInWorkspace(_) => "leave `key_directory` out, or name a place outside of every workspace",
             Self::NoPassphrase(_) => "leave it out, or set `backend = \"passphrase\"`",
+            Self::Provider(error) => error.advice(),
+            Self::Agent(_) => "give each a name of letters, digits, `.`, `_` and `-`, and a `model` of a [[provider]]",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
         }
     }
@@ -458,6 +477,8 @@ pub const SECTIONS: &[&str] = &[
     "journal",
     "access",
     "vault",
+    "provider",
+    "agent",
     "log",
 ];
 

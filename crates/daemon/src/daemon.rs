@@ -19,6 +19,7 @@ use palyra_journal::{
     state::CallState,
 };
 use palyra_policy::{Engine, LoadError};
+use palyra_provider::Unusable;
 use palyra_types::{Clock, Entropy, Timestamp, entropy::NoEntropy};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use serde_json::json;
@@ -32,6 +33,7 @@ use crate::{
     app::{App, InForce, Knowledge, OpenGate},
     attempts::{self, Attempts},
     certifier::{AuthorityFiles, Certifier, CertifierError},
+    compat::upstream::ProvidersNow,
     config::{Config, environment},
     console::Console,
     contact::{Told, serving},
@@ -155,6 +157,7 @@ impl Daemon {
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
+            providers: ProvidersNow::of(&config.provider, &clock, &entropy)?,
             uploads: Arc::new(Semaphore::new(UPLOADS_AT_ONCE)),
             packages: Arc::new(Semaphore::new(PACKAGES_AT_ONCE)),
             readers: Readers::default(),
@@ -422,6 +425,9 @@ pub enum StartError {
     /// The policies are not in order.
     #[error("the policies cannot be used: {}", first(.0))]
     Policies(#[from] LoadError),
+    /// A server of models cannot be used.
+    #[error(transparent)]
+    Providers(#[from] Unusable),
     /// The gate does not open.
     #[error(transparent)]
     Gate(#[from] OpenError),
@@ -461,6 +467,7 @@ impl StartError {
             Self::Journal(trouble) => trouble.advice().to_owned(),
             Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),
             Self::Policies(_) => "run `palyra policy check`".to_owned(),
+            Self::Providers(error) => error.advice().to_owned(),
             Self::Gate(error) => error.advice().to_owned(),
             Self::Recovery(refusal) => refusal.advice(),
             Self::Sink(_) => "look at [journal] in config.toml".to_owned(),

@@ -27,7 +27,8 @@ use palyra_types::{Entropy, HostName, entropy::NoEntropy};
 
 use crate::{
     app::App,
-    extract::{BACKUP_BODY, LONGEST_BODY, PACKAGE_BODY, too_large},
+    compat::failing,
+    extract::{BACKUP_BODY, FACADE_BODY, LONGEST_BODY, PACKAGE_BODY, too_large},
     failure::Failure,
 };
 
@@ -174,7 +175,7 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
         Err(failure) => failure.into_response(),
     };
     if let Some(detail) = response.extensions_mut().remove::<ErrorDetail>() {
-        response = told(response, detail, &id);
+        response = told(response, detail, (&id, &path));
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -202,6 +203,7 @@ fn short_enough(request: &Request) -> Result<(), Failure> {
     let most = match request.uri().path() {
         "/api/v1/skills" | "/api/v1/skills/inspect" => PACKAGE_BODY,
         "/api/v1/vault/import" => BACKUP_BODY,
+        path if failing::is_facade(path) => FACADE_BODY,
         _ => LONGEST_BODY,
     };
     match length.and_then(|length| length.parse::<usize>().ok()) {
@@ -211,7 +213,7 @@ fn short_enough(request: &Request) -> Result<(), Failure> {
 }
 
 /// An error in the one shape.
-fn told(response: Response, mut detail: ErrorDetail, id: &str) -> Response {
+fn told(response: Response, mut detail: ErrorDetail, (id, path): (&str, &str)) -> Response {
     detail.request_id = Some(id.to_owned());
     let (mut parts, _) = response.into_parts();
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -221,7 +223,14 @@ fn told(response: Response, mut detail: ErrorDetail, id: &str) -> Response {
     if matches!(parts.status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let body = serde_json::to_vec(&ErrorBody { error: detail }).unwrap_or_default();
+    let body = if failing::is_facade(path) {
+        parts.status = failing::status(parts.status);
+        failing::advise(&mut parts.headers, parts.status);
+        serde_json::to_vec(&failing::shape(parts.status, &detail))
+    } else {
+        serde_json::to_vec(&ErrorBody { error: detail })
+    };
+    let body = body.unwrap_or_default();
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(body))
 }

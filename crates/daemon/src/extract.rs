@@ -281,6 +281,9 @@ pub const BACKUP_BODY: usize = 16 << 20;
 /// The longest body with a package: 64 MiB of it in base 64, and what is said about it.
 pub const PACKAGE_BODY: usize = 96 << 20;
 
+/// The longest body for a model: a long conversation, or pictures.
+pub const FACADE_BODY: usize = 16 << 20;
+
 /// The longest body that is read from somebody without a credential.
 pub const STRANGERS_BODY: usize = 1 << 10;
 

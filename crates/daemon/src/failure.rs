@@ -272,6 +272,10 @@ pub fn status_of(code: &str) -> StatusCode {
         | "feature_off"
         | "wrong_passphrase"
         | "above_own_role" => StatusCode::FORBIDDEN,
+        "provider_unavailable" | "bad_answer" | "provider_refused" => StatusCode::BAD_GATEWAY,
+        "provider_timed_out" => StatusCode::GATEWAY_TIMEOUT,
+        "provider_limited" => StatusCode::TOO_MANY_REQUESTS,
+        "model_not_found" => StatusCode::NOT_FOUND,
         "no_pairing" | "no_such_device" | "unknown_token" | "unknown_member" | "unknown_invitation" => {
             StatusCode::NOT_FOUND
         }

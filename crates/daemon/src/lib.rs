@@ -20,6 +20,7 @@
 //! | reloads and replays of policies | [`policies`] |
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | when skills are opened, how they are told, and their compiler | [`skills`] |
+//! | models, chats and responses for clients of other products | [`compat`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -28,6 +29,7 @@ pub mod attempts;
 pub mod authorise;
 pub mod caller;
 pub mod certifier;
+pub mod compat;
 pub mod config;
 pub mod console;
 pub mod contact;

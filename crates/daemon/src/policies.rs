@@ -46,6 +46,10 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
     let mut in_force = InForce { since: app.clock.now(), refused: None };
     match outcome {
         Ok(config) => {
+            // Checked with the rest of the configuration; whatever is wrong with them now is told, and those of before stay.
+            if let Err(error) = app.providers.replace(&config.provider, &app.clock, &app.entropy) {
+                tracing::error!(%error, "the servers of models stay as they were");
+            }
             let waits = {
                 let mut known = app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let mut waits = waits_for_a_restart(&known, &config);

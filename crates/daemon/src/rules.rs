@@ -112,10 +112,10 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
     use ObjectKind::{Approval, Daemon, Device, Journal, Member, PolicySet, Token};
     use Scope::{
-        ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, DaemonConfigure as Configure, DevicesManage,
-        DevicesRead, EventsRead, JournalRead as ReadJournal, McpCall, MembersManage, MembersRead,
-        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead,
-        VaultManage, VaultRead,
+        ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
+        CompatModelsRead, CompatResponsesCreate, DaemonConfigure as Configure, DevicesManage, DevicesRead, EventsRead,
+        JournalRead as ReadJournal, McpCall, MembersManage, MembersRead, PolicyRead as ReadPolicy,
+        PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -219,6 +219,11 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/publishers", known(&[SkillsRead, SkillsManage], About(SkillList, Daemon))),
         (put.clone(), "/api/v1/publishers/{publisher}/keys", installing),
         (delete.clone(), "/api/v1/publishers/{publisher}/keys/{key_id}", installing),
+        (get.clone(), "/v1/models", known(&[CompatModelsRead], Gate)),
+        (get.clone(), "/v1/models/{id}", known(&[CompatModelsRead], Gate)),
+        (post.clone(), "/v1/chat/completions", known(&[CompatChatCreate], Gate)),
+        (post.clone(), "/v1/responses", known(&[CompatResponsesCreate], Gate)),
+        (post.clone(), "/v1/embeddings", known(&[CompatEmbeddingsCreate], Gate)),
         (put, "/api/v1/flags/{name}", known(&[Configure], About(DaemonConfigure, Daemon))),
         (post.clone(), "/api/v1/console/links", for_devices(About(ApprovalList, Daemon))),
         (post, "/api/v1/console/session", Entry::Open),

@@ -6,6 +6,7 @@ mod approvals;
 mod authority;
 mod bindings;
 mod calls;
+mod compat;
 mod console;
 mod devices;
 mod events;
@@ -134,6 +135,11 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::list))
         .routes(routes!(publishers::pin))
         .routes(routes!(publishers::distrust))
+        .routes(routes!(compat::models))
+        .routes(routes!(compat::model))
+        .routes(routes!(compat::chat))
+        .routes(routes!(compat::responses))
+        .routes(routes!(compat::embeddings))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()

@@ -1,0 +1,87 @@
+//! Errors in the shape that clients of other products expect.
+//!
+//! Guarantees: every error under `/v1/` has the shape `{ "error": { "message", "type", "param", "code" } }`; what was refused for good says
+//! `x-should-retry: false`, so that clients do not ask again for what nobody will allow; no status is 409, which they retry.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use palyra_api::ErrorDetail;
+use serde_json::{Value, json};
+
+/// Whether a path belongs to the facade.
+#[must_use]
+pub fn is_facade(path: &str) -> bool {
+    path.starts_with("/v1/")
+}
+
+/// The status that clients of other products are told.
+#[must_use]
+pub fn status(status: StatusCode) -> StatusCode {
+    match status {
+        StatusCode::CONFLICT => StatusCode::BAD_REQUEST,
+        other => other,
+    }
+}
+
+/// An error in their shape. The help stands behind the message, because that is all they show.
+#[must_use]
+pub fn shape(status: StatusCode, detail: &ErrorDetail) -> Value {
+    let message = match &detail.help {
+        Some(help) => format!("{} ({help})", detail.message),
+        None => detail.message.clone(),
+    };
+    let mut error = json!({
+        "message": message,
+        "type": kind(status),
+        "param": null,
+        "code": detail.code,
+    });
+    if let (Some(error), Some(call)) = (error.as_object_mut(), detail.call) {
+        error.insert("call".to_owned(), json!(call));
+    }
+    json!({ "error": error })
+}
+
+/// Says whether it is worth asking again.
+pub fn advise(headers: &mut HeaderMap, status: StatusCode) {
+    let again = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+        || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
+    headers.insert("x-should-retry", HeaderValue::from_static(if again { "true" } else { "false" }));
+}
+
+const fn kind(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        429 => "rate_limit_error",
+        500.. => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do_and_is_not_asked_again() {
+        let detail = ErrorDetail {
+            code: "denied_by_policy".to_owned(),
+            message: "the tool is switched off".to_owned(),
+            help: Some("an owner or admin sets another posture".to_owned()),
+            request_id: None,
+            call: None,
+        };
+        let told = shape(StatusCode::FORBIDDEN, &detail);
+        let expected = json!({ "error": {
+            "message": "the tool is switched off (an owner or admin sets another posture)",
+            "type": "permission_error", "param": null, "code": "denied_by_policy",
+        } });
+        assert_eq!(told, expected);
+        let mut headers = HeaderMap::new();
+        advise(&mut headers, StatusCode::FORBIDDEN);
+        assert_eq!(headers["x-should-retry"], "false");
+        advise(&mut headers, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(headers["x-should-retry"], "true");
+        assert_eq!(status(StatusCode::CONFLICT), StatusCode::BAD_REQUEST);
+    }
+}

@@ -1,0 +1,402 @@
+//! The loop of an agent model: asks the model, has what it wants decided and done, tells it what came of that, until it is done.
+//!
+//! Guarantees: each call goes through the gate with the credential that asked, in a run of its own whose budget holds; a refusal is told to
+//! the model as final, with its reason; the loop ends at its limits, whatever the model wants, and says so; whoever stops listening
+//! withdraws what waits and stops what runs. Calls of functions that the client brought along are handed back and never run here.
+//! Does not: know how clients are told. [`chat`](super::chat) and [`responses`](super::responses) do.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::http::HeaderMap;
+use palyra_api::{
+    approval::Approval,
+    call::{Call, NewCall, Output},
+};
+use palyra_journal::RecordKind;
+use palyra_types::{
+    Sha256Digest, ToolName, WorkspaceName,
+    id::{ApprovalId, CallId, RunId, SessionId},
+};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::{
+    naming::AgentSection,
+    offering::Offered,
+    turn::{Turn, Usage, WantedCall},
+    upstream,
+};
+use crate::{app::App, caller::Caller, failure::Failure, hub::Wanted, proposing::Asked, question};
+
+/// What happens while the loop runs, for whoever tells a client.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    /// The model says something.
+    Text(String),
+    /// A call is proposed.
+    Proposed {
+        /// The model's id of it.
+        id: String,
+        /// The tool.
+        tool: ToolName,
+        /// Its arguments, as the model spelt them.
+        arguments: String,
+    },
+    /// A person is asked.
+    Asked(Box<Approval>),
+    /// A question was answered, ran out or was withdrawn.
+    Resolved {
+        /// Which.
+        approval: ApprovalId,
+        /// What came of it.
+        state: String,
+    },
+    /// A call is over.
+    Over(Box<Done>),
+}
+
+/// A call that is over, as the model is told.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// The model's id of it.
+    pub id: String,
+    /// The call, if it came that far.
+    pub call: Option<CallId>,
+    /// What the model is told.
+    pub told: String,
+    /// Whether that is why it did not run, or failed.
+    pub is_error: bool,
+    /// The word for why it did not run.
+    pub code: Option<String>,
+    /// The number of its receipt in the journal.
+    pub receipt: Option<u64>,
+}
+
+/// How the loop ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Why.
+    pub why: Why,
+    /// What all turns took.
+    pub usage: Usage,
+    /// What was said to the model, from the beginning, for whoever goes on with it.
+    pub messages: Vec<Value>,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The model is done.
+    Stop,
+    /// The model, or the loop, may say and do no more.
+    Limit(String),
+    /// The model wants functions of the client.
+    Client(Vec<WantedCall>),
+    /// The provider held the answer back.
+    Filtered,
+}
+
+/// A loop that is about to begin.
+pub struct AgentLoop {
+    /// The daemon.
+    pub app: Arc<App>,
+    /// Who asks.
+    pub caller: Caller,
+    /// The agent.
+    pub agent: Arc<AgentSection>,
+    /// What it is offered.
+    pub offered: Offered,
+    /// Functions that the client brought along.
+    pub of_client: Vec<Value>,
+    /// What the provider is asked, besides messages and tools.
+    pub settings: Map<String, Value>,
+    /// The conversation until now.
+    pub messages: Vec<Value>,
+    /// The conversation that calls belong to.
+    pub session: SessionId,
+    /// The task, whose budget they use.
+    pub run: RunId,
+}
+
+impl AgentLoop {
+    /// Runs to the end, and tells what happens meanwhile.
+    ///
+    /// # Errors
+    /// When the provider fails, or the daemon.
+    pub async fn conduct(mut self, out: mpsc::Sender<Happening>) -> Result<Ended, Failure> {
+        let begun = Instant::now();
+        let mut usage = Usage::default();
+        let (mut calls, mut refused) = (0_u32, HashMap::<Sha256Digest, u32>::new());
+        for _ in 0..self.agent.max_turns {
+            if begun.elapsed() > Duration::from_secs(self.agent.max_seconds.into()) {
+                return Ok(self.ended(Why::Limit(format!("its {} seconds are over", self.agent.max_seconds)), usage));
+            }
+            let turn = self.turn(&out).await?;
+            usage = usage.and(turn.usage);
+            self.messages.push(said(&turn));
+            let (own, of_client): (Vec<_>, Vec<_>) =
+                turn.calls.into_iter().partition(|call| !self.is_of_client(&call.function));
+            // What the client is to do comes first: the model asks again for the rest once it knows what came of that.
+            if !of_client.is_empty() {
+                return Ok(self.ended(Why::Client(of_client), usage));
+            }
+            if own.is_empty() {
+                let why = match turn.finish.as_deref() {
+                    Some("length") => Why::Limit("the model reached its own limit".to_owned()),
+                    Some("content_filter") => Why::Filtered,
+                    _ => Why::Stop,
+                };
+                return Ok(self.ended(why, usage));
+            }
+            calls = calls.saturating_add(u32::try_from(own.len()).unwrap_or(u32::MAX));
+            if calls > self.agent.max_calls {
+                return Ok(self.ended(Why::Limit(format!("it wanted more than {} calls", self.agent.max_calls)), usage));
+            }
+            let done = self.all(&own, &out).await;
+            for (call, done) in own.iter().zip(&done) {
+                self.messages.push(json!({ "role": "tool", "tool_call_id": call.id, "content": done.told }));
+                if done.is_error {
+                    let key = Sha256Digest::of(format!("{}\0{}", call.function, call.arguments).as_bytes());
+                    *refused.entry(key).or_default() += 1;
+                }
+            }
+            if let Some(most) = refused.values().max().filter(|count| **count >= MOST_REPEATS) {
+                let why = format!("it asked {most} times for the same thing that was refused or failed");
+                return Ok(self.ended(Why::Limit(why), usage));
+            }
+            if done.iter().any(|done| done.code.as_deref() == Some("budget_exceeded")) {
+                return Ok(self.ended(Why::Limit("the budget of its run is used up".to_owned()), usage));
+            }
+        }
+        let why = format!("it took {} turns", self.agent.max_turns);
+        Ok(self.ended(Why::Limit(why), usage))
+    }
+
+    fn ended(&mut self, why: Why, usage: Usage) -> Ended {
+        Ended { why, usage, messages: std::mem::take(&mut self.messages) }
+    }
+
+    fn is_of_client(&self, function: &str) -> bool {
+        let name = |tool: &Value| tool.get("function")?.get("name")?.as_str().map(str::to_owned);
+        self.of_client.iter().any(|tool| name(tool).as_deref() == Some(function))
+    }
+
+    /// Asks the model once.
+    async fn turn(&self, out: &mpsc::Sender<Happening>) -> Result<Turn, Failure> {
+        let mut body = self.settings.clone();
+        body.insert("messages".to_owned(), Value::Array(self.messages.clone()));
+        let tools: Vec<Value> = self.offered.definitions().iter().chain(&self.of_client).cloned().collect();
+        if tools.is_empty() {
+            body.remove("tool_choice");
+        } else {
+            body.insert("tools".to_owned(), Value::Array(tools));
+        }
+        body.insert("stream".to_owned(), json!(true));
+        body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+        let mut turn = Turn::default();
+        let mut events = upstream::chat(&self.app, &self.caller, &self.agent.model, body).await?;
+        while let Some(chunk) = events.next().await? {
+            let text = turn.push(&chunk).map_err(|error| upstream::malformed(&error.to_string()))?;
+            if !text.is_empty() {
+                tell(out, Happening::Text(text)).await?;
+            }
+        }
+        if turn.finish.is_none() && turn.calls.is_empty() && turn.text.is_empty() && turn.refusal.is_empty() {
+            return Err(upstream::malformed("the provider said nothing"));
+        }
+        if turn.text.is_empty() && !turn.refusal.is_empty() {
+            tell(out, Happening::Text(turn.refusal.clone())).await?;
+        }
+        for (index, call) in turn.calls.iter_mut().enumerate() {
+            // Some providers leave ids out.
+            if call.id.is_empty() {
+                call.id = format!("call_{index}_{}", self.messages.len());
+            }
+        }
+        Ok(turn)
+    }
+
+    /// Has all calls of a turn decided and done, at the same time, and tells of questions meanwhile.
+    async fn all(&self, calls: &[WantedCall], out: &mpsc::Sender<Happening>) -> Vec<Done> {
+        let work = futures_util::future::join_all(calls.iter().map(|call| self.one(call, out)));
+        tokio::select! {
+            done = work => done,
+            () = self.tell_questions(out) => Vec::new(),
+        }
+    }
+
+    /// Tells about questions of this run. Never ends.
+    async fn tell_questions(&self, out: &mpsc::Sender<Happening>) {
+        let mut records = self.app.hub.follow(self.app.hub.size(), Wanted::Run(self.run));
+        while let Ok(Some(frame)) = records.next().await {
+            let Some(approval) = frame.subject.approval else { continue };
+            let happening = match frame.kind {
+                RecordKind::ApprovalRequested | RecordKind::ApprovalResolved => {
+                    let Ok(Some((prompt, answer))) = self.app.gate.approval(approval).await else { continue };
+                    let told = question::told(&prompt, answer.as_ref(), self.app.clock.as_ref());
+                    match (frame.kind, &answer) {
+                        (RecordKind::ApprovalResolved, Some(answer)) => {
+                            Happening::Resolved { approval, state: answer.state.to_string() }
+                        }
+                        (RecordKind::ApprovalRequested, _) => Happening::Asked(Box::new(told)),
+                        _ => continue,
+                    }
+                }
+                _ => continue,
+            };
+            if tell(out, happening).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Has one call decided and done.
+    async fn one(&self, wanted: &WantedCall, out: &mpsc::Sender<Happening>) -> Done {
+        let refused = |code: &str, message: String, help: &str| Done {
+            id: wanted.id.clone(),
+            call: None,
+            told: refusal(code, &message, help),
+            is_error: true,
+            code: Some(code.to_owned()),
+            receipt: None,
+        };
+        let done = match self.offered.tool(&wanted.function) {
+            None => {
+                let name = palyra_types::visible::visible(&wanted.function);
+                let near = palyra_types::word::nearest(&wanted.function, &self.offered.functions().collect::<Vec<_>>());
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                refused(
+                    "unknown_tool",
+                    format!("there is no tool `{name}`{near}"),
+                    "use one of the tools that are offered",
+                )
+            }
+            Some(tool) => {
+                let proposed = Happening::Proposed {
+                    id: wanted.id.clone(),
+                    tool: tool.clone(),
+                    arguments: wanted.arguments.clone(),
+                };
+                // Whoever is gone is noticed where this is polled.
+                let _ = tell(out, proposed).await;
+                match arguments(wanted) {
+                    Err(message) => refused("bad_arguments", message, "send one JSON object that fits the schema"),
+                    Ok(args) => match self.propose(tool, args).await {
+                        Ok(call) => over(&wanted.id, &call, self.agent.max_output_bytes),
+                        Err(failure) => {
+                            let detail = &failure.detail;
+                            let help = detail.help.as_deref().unwrap_or_default();
+                            Done { call: detail.call, ..refused(&detail.code, detail.message.clone(), help) }
+                        }
+                    },
+                }
+            }
+        };
+        let _ = tell(out, Happening::Over(Box::new(done.clone()))).await;
+        done
+    }
+
+    async fn propose(&self, tool: &ToolName, args: Map<String, Value>) -> Result<Call, Failure> {
+        let workspace: Option<WorkspaceName> = self.agent.workspace.clone();
+        let new = NewCall { workspace, run: Some(self.run), ..NewCall::new(tool.clone(), args) };
+        let nothing = (&HeaderMap::new(), Sha256Digest::of(b""));
+        match Asked::read(&self.app, &self.caller, new, nothing).await? {
+            Asked::New(proposing) => proposing.run().await,
+            Asked::Known(_) => Err(Failure::internal("a call without a key was known before")),
+        }
+    }
+}
+
+/// Tells whoever listens, or says that nobody does.
+async fn tell(out: &mpsc::Sender<Happening>, happening: Happening) -> Result<(), Failure> {
+    out.send(happening).await.map_err(|_| Failure::internal("nobody listens any more"))
+}
+
+/// A turn as a message of the conversation.
+fn said(turn: &Turn) -> Value {
+    let mut message = json!({ "role": "assistant", "content": turn.text });
+    if let Some(message) = message.as_object_mut().filter(|_| !turn.calls.is_empty()) {
+        let call = |call: &WantedCall| {
+            let arguments = if call.is_too_long { "{}" } else { call.arguments.as_str() };
+            json!({ "id": call.id, "type": "function", "function": { "name": call.function, "arguments": arguments } })
+        };
+        message.insert("tool_calls".to_owned(), turn.calls.iter().map(call).collect());
+    }
+    message
+}
+
+fn arguments(wanted: &WantedCall) -> Result<Map<String, Value>, String> {
+    if wanted.is_too_long {
+        return Err(format!("the arguments are longer than {} bytes", super::turn::LONGEST_ARGUMENTS));
+    }
+    let text = if wanted.arguments.trim().is_empty() { "{}" } else { wanted.arguments.as_str() };
+    // SECURITY: read as strictly as any call's, so that the model, a person and the executor read the same.
+    let read = palyra_types::JsonObject::parse(text.as_bytes(), palyra_types::json::Limits::default());
+    match read.map(|object| object.value().clone()) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("the arguments are no JSON object".to_owned()),
+        Err(error) => Err(format!("the arguments cannot be read: {error}")),
+    }
+}
+
+/// What a model is told about a call that did not run.
+fn refusal(code: &str, message: &str, help: &str) -> String {
+    json!({ "error": { "code": code, "message": message, "help": help, "retry": false } }).to_string()
+}
+
+/// What a model is told about a call that ran.
+fn over(id: &str, call: &Call, most: usize) -> Done {
+    let receipt = call.receipt.as_ref();
+    let ending = receipt.map_or("unknown", |receipt| receipt.ending());
+    let detail = receipt.and_then(|receipt| receipt.detail());
+    let mut told = json!({ "ending": ending });
+    let mut is_error = ending != "completed";
+    if let Some(parts) = told.as_object_mut() {
+        if let Some(detail) = detail {
+            parts.insert("detail".to_owned(), json!(detail));
+        }
+        match &call.output {
+            Some(Output::Process { exit_code, signal, stdout, stderr, .. }) => {
+                is_error |= exit_code.is_none_or(|code| code != 0);
+                parts.insert("exit_code".to_owned(), json!(exit_code));
+                if signal.is_some() {
+                    parts.insert("signal".to_owned(), json!(signal));
+                }
+                parts.insert("stdout".to_owned(), json!(cut(&stdout.data, most)));
+                parts.insert("stderr".to_owned(), json!(cut(&stderr.data, most / 4)));
+            }
+            Some(Output::Value { value }) => {
+                is_error |= detail.is_some();
+                let text = value.to_string();
+                let value = if text.len() > most { json!(cut(&text, most)) } else { value.clone() };
+                parts.insert("output".to_owned(), value);
+            }
+            Some(Output::Nothing) | None => {}
+        }
+    }
+    Done {
+        id: id.to_owned(),
+        call: Some(call.id),
+        told: told.to_string(),
+        is_error,
+        code: None,
+        receipt: receipt.map(|receipt| receipt.seq),
+    }
+}
+
+/// A text that is no longer than this, with a word about what was left out.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}… ({} bytes left out)", text.get(..end).unwrap_or_default(), text.len() - end)
+}
+
+/// How often a model may ask for the same thing that was refused or failed.
+const MOST_REPEATS: u32 = 3;

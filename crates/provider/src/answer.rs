@@ -1,0 +1,134 @@
+//! What comes back from a provider.
+//!
+//! Guarantees: between two pieces no more time passes than was given; a body that ends early is an error, not a short body; pieces are
+//! passed on as they were read, without being copied.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
+use tokio::time::timeout;
+
+use crate::{
+    breaker::Breaker,
+    diagnosis::in_body,
+    error::{Phase, ProviderError},
+};
+
+/// What comes back from a provider.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status. Refusals such as 400 and 401 are answers, too.
+    pub status: StatusCode,
+    /// What the body is, such as `application/json` or `text/event-stream`.
+    pub content_type: Option<String>,
+    /// How long the provider wants to be left alone.
+    pub retry_after: Option<Duration>,
+    /// What the provider calls this request, for asking its operator about it.
+    pub request_id: Option<String>,
+    /// How often the request was sent.
+    pub attempts: u32,
+    /// What it says.
+    pub body: AnswerBody,
+}
+
+/// What an answer says, piece by piece.
+pub struct AnswerBody {
+    body: Option<Incoming>,
+    idle: Duration,
+    limit: usize,
+    breaker: Option<Arc<Breaker>>,
+}
+
+impl AnswerBody {
+    /// A body that is waited for so long between two pieces, and held in memory up to this size. The breaker, if any, is told how it ends.
+    pub(crate) const fn new(body: Incoming, idle: Duration, limit: usize, breaker: Option<Arc<Breaker>>) -> Self {
+        Self { body: Some(body), idle, limit, breaker }
+    }
+
+    /// The next piece, or none when it was the last one. After an error there is nothing more. May be dropped while it waits without
+    /// losing anything.
+    pub async fn next(&mut self) -> Option<Result<Bytes, ProviderError>> {
+        loop {
+            let body = self.body.as_mut()?;
+            let failure = match timeout(self.idle, body.frame()).await {
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(piece) => {
+                        if body.is_end_stream() {
+                            self.end();
+                        }
+                        return Some(Ok(piece));
+                    }
+                    // Trailers say nothing that anybody asked for.
+                    Err(_) => continue,
+                },
+                Ok(None) => {
+                    self.end();
+                    return None;
+                }
+                Ok(Some(Err(error))) => in_body(&error),
+                Err(_) => ProviderError::TimedOut { what: Phase::Body, within: self.idle },
+            };
+            self.body = None;
+            if let Some(breaker) = &self.breaker {
+                breaker.failed();
+            }
+            return Some(Err(failure));
+        }
+    }
+
+    /// All of it, if it has no more bytes than that.
+    ///
+    /// # Errors
+    /// When it has more, or does not come whole.
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes, ProviderError> {
+        let expected = self.body.as_ref().map_or(0, |body| body.size_hint().lower());
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
+        if expected > limit {
+            return Err(ProviderError::TooLarge { limit });
+        }
+        let Some(first) = self.next().await.transpose()? else { return Ok(Bytes::new()) };
+        if first.len() > limit {
+            return Err(ProviderError::TooLarge { limit });
+        }
+        let Some(second) = self.next().await.transpose()? else { return Ok(first) };
+        // What a provider announces is no reason to set aside more than it has begun to send.
+        let mut whole = Vec::with_capacity(expected.min(LARGEST_ROOM).max(first.len().saturating_add(second.len())));
+        whole.extend_from_slice(&first);
+        let mut next = Some(second);
+        while let Some(piece) = next {
+            if whole.len().saturating_add(piece.len()) > limit {
+                return Err(ProviderError::TooLarge { limit });
+            }
+            whole.extend_from_slice(&piece);
+            next = self.next().await.transpose()?;
+        }
+        Ok(whole.into())
+    }
+
+    /// All of it, if it has no more bytes than `max_answer_bytes` of its provider.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub async fn whole(self) -> Result<Bytes, ProviderError> {
+        let limit = self.limit;
+        self.collect(limit).await
+    }
+
+    fn end(&mut self) {
+        self.body = None;
+        if let Some(breaker) = &self.breaker {
+            breaker.answered();
+        }
+    }
+}
+
+impl fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerBody").field("ended", &self.body.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// The most that is set aside before it is needed.
+const LARGEST_ROOM: usize = 1 << 20;
