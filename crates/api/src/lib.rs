@@ -23,6 +23,7 @@
 
 pub mod approval;
 pub mod call;
+pub mod compat;
 pub mod console;
 pub mod device;
 pub mod document;

@@ -231,7 +231,7 @@ mod tests {
         let told = |chunk: Value| turn(&[chunk]).unwrap_err().to_string();
         assert_eq!(
             told(json!({ "error": { "message": "over capacity\u{202e}" } })),
-            "the provider broke off: over capacity\\u{202e}"
+            "the provider broke off: over capacity<U+202E>"
         );
         assert!(told(json!({ "hello": 1 })).ends_with("it lacks `choices`"));
         assert!(told(json!([])).ends_with("it lacks `choices`"));

@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use palyra_access::FeatureFlag;
+use palyra_api::compat::AskedOfModel;
 use palyra_provider::Endpoint;
 use serde_json::{Map, Value, json};
 
@@ -48,7 +49,7 @@ pub(super) async fn model(
 }
 
 /// A chat with a model or an agent.
-#[utoipa::path(post, path = "/v1/chat/completions", tag = "compat", security(("bearer" = [])), request_body = Object,
+#[utoipa::path(post, path = "/v1/chat/completions", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 pub(super) async fn chat(
@@ -63,7 +64,7 @@ pub(super) async fn chat(
 }
 
 /// A response of a model or an agent.
-#[utoipa::path(post, path = "/v1/responses", tag = "compat", security(("bearer" = [])), request_body = Object,
+#[utoipa::path(post, path = "/v1/responses", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 pub(super) async fn responses(
@@ -78,7 +79,7 @@ pub(super) async fn responses(
 }
 
 /// Embeddings of a model.
-#[utoipa::path(post, path = "/v1/embeddings", tag = "compat", security(("bearer" = [])), request_body = Object,
+#[utoipa::path(post, path = "/v1/embeddings", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, body = Object), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 pub(super) async fn embeddings(
     State(app): State<Arc<App>>,
