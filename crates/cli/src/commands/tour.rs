@@ -31,7 +31,7 @@ const STOPS: &[(&str, &str)] = &[
         "It tries to approve its own call by running Palyra. A hard forbid; no rule can lift it.",
         "resource = 'tool:process.run'\nrun = ['/bin/bash', '-c', 'palyra approvals approve --all']\ntier = 'c'\negress = 'strict'",
     ),
-    ("It wants to forget everything. That always asks.", "action = 'memory.purge'\nresource = 'memory:notes'"),
+    ("It wants to forget everything. That always asks.", "action = 'memory.purge'\nresource = 'memory:agent:claude'"),
 ];
 
 #[derive(Serialize)]
