@@ -1,0 +1,1 @@
+//! MCP servers behind the gateway: how the daemon talks to them.
