@@ -23,7 +23,7 @@ use palyra_client::{Client, ClientError};
 use palyra_tests::daemon::{DaemonLab, DaemonPlan, tool};
 use serde_json::{Value, json};
 
-use crate::host::{self, Host};
+use crate::escape::host::{self, Host};
 
 /// Who the daemon runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! A refusal is what the attack prints; `|` separates those that will do, and `*` at the end stands for anything. Words in braces are filled in.
 
-use crate::bench::{Identity, Ran};
+use crate::escape::bench::{Identity, Ran};
 
 /// One attack.
 pub struct Case {

@@ -8,7 +8,7 @@ use std::{
 use palyra_tests::daemon::{accepted, over};
 use palyra_types::id::CallId;
 
-use crate::{
+use crate::escape::{
     bench::{Bench, Identity, plan},
     host::{self, Process},
 };

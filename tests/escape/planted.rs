@@ -12,7 +12,7 @@ use palyra_tests::daemon::{accepted, over, tool};
 use palyra_types::WorkspaceName;
 use serde_json::json;
 
-use crate::bench::{Bench, CANARY, Identity};
+use crate::escape::bench::{Bench, CANARY, Identity};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_planted_in_the_workspace_leads_no_tool_of_a_root_daemon_out() {
@@ -167,7 +167,7 @@ fn the_same_holds_where_mounts_of_the_machine_are_shared() {
     let mut again = Command::new("unshare");
     again.args(["--mount", "--propagation", "private", "sh", "-c", share]).arg(std::env::current_exe().unwrap());
     again.args(["--exact", "--nocapture"]);
-    again.arg("planted::a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_to_others");
+    again.arg("escape::planted::a_state_directory_inside_a_workspace_cannot_be_read_written_or_opened_to_others");
     let said = again.output().unwrap();
     let text = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
     assert!(said.status.success() && text.contains("1 passed"), "{text}");

@@ -6,7 +6,7 @@ use palyra_api::call::Call;
 use palyra_tests::daemon::{accepted, over};
 use palyra_types::id::CallId;
 
-use crate::{
+use crate::escape::{
     bench::{Bench, Identity, plan},
     host,
 };

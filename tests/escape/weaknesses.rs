@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use palyra_tests::daemon::program;
 
-use crate::{
+use crate::escape::{
     attempt,
     bench::{Bench, Identity, plan},
     cases, host,
@@ -114,7 +114,7 @@ async fn without_landlock_these_attacks_succeed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_user_of_its_own_an_enclosure_is_root_outside_and_only_landlock_is_left() {
     let Some(bench) = Bench::new(Identity::Root) else { return };
-    let outside = |ran: crate::bench::Ran| ran.line.split_ascii_whitespace().nth(1).map(str::to_owned);
+    let outside = |ran: crate::escape::bench::Ran| ran.line.split_ascii_whitespace().nth(1).map(str::to_owned);
     assert_ne!(outside(bench.shell("cat /proc/self/uid_map").await).as_deref(), Some("0"));
     drop(bench);
     let bench = without(Identity::Root, "user").unwrap();

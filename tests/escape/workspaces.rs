@@ -11,7 +11,7 @@ use palyra_tests::daemon::{accepted, over, tool};
 use palyra_types::WorkspaceName;
 use serde_json::json;
 
-use crate::{
+use crate::escape::{
     bench::{Bench, CANARY, Identity, plan},
     host,
 };

@@ -171,6 +171,19 @@ fn no_source_file_is_too_long() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A file that is no module of the one program is not even compiled.
+#[test]
+fn every_file_of_whole_system_tests_is_run() -> Result<(), Box<dyn Error>> {
+    let program = fs::read_to_string(root().join("tests/tests/main.rs"))?;
+    let modules: BTreeSet<_> =
+        program.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect();
+    let sources = sources()?;
+    let files = sources.iter().filter(|source| source.path.parent() == Some(Path::new("tests/tests")));
+    let names: BTreeSet<_> = files.filter_map(|source| source.path.file_stem()?.to_str()).collect();
+    assert_eq!(names.into_iter().filter(|name| *name != "main").collect::<BTreeSet<_>>(), modules);
+    Ok(())
+}
+
 #[test]
 fn the_checks_see_every_crate_and_this_file() -> Result<(), Box<dyn Error>> {
     let names: BTreeSet<_> = crates()?.into_iter().map(|one| one.name).collect();

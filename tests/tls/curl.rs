@@ -5,7 +5,7 @@ use std::process::Command;
 use palyra_tests::daemon::{DaemonLab, DaemonPlan};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::tls::{
     key_files::KeyFiles,
     program::{Ran, run},
 };

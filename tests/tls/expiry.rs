@@ -11,7 +11,7 @@ use palyra_identity::DEVICE_VALID_FOR;
 use palyra_tests::daemon::{DaemonLab, DaemonPlan};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::tls::{
     key_files::KeyFiles,
     s_client::{Met, connected, s_client_of_device},
 };

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::program::run;
+use crate::tls::program::run;
 
 /// `openssl s_server` with old versions, weak suites, sessions to resume and handshakes to repeat.
 pub struct LaxServer {

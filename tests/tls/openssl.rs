@@ -11,7 +11,7 @@ use palyra_identity::{DeviceIdentity, PAIRING_ALPN};
 use palyra_tests::daemon::DaemonLab;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 
-use crate::{
+use crate::tls::{
     key_files::KeyFiles,
     lax_server::LaxServer,
     program::run,

@@ -5,7 +5,7 @@ use std::{path::Path, process::Command};
 use palyra_tests::daemon::DaemonPlan;
 use serde_json::{Value, json};
 
-use crate::{curl::NO_READING, key_files::KeyFiles, program::run};
+use crate::tls::{curl::NO_READING, key_files::KeyFiles, program::run};
 
 #[tokio::test]
 async fn a_device_in_python_is_answered_and_follows_what_happens() {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use palyra_tests::daemon::DaemonLab;
 
-use crate::{
+use crate::tls::{
     key_files::KeyFiles,
     lax_server::LaxServer,
     program::run,

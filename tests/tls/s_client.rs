@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::Command};
 
 use serde_json::Value;
 
-use crate::{
+use crate::tls::{
     key_files::KeyFiles,
     program::{Ran, run},
 };

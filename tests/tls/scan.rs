@@ -10,7 +10,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::Command};
 use palyra_tests::daemon::DaemonLab;
 use serde_json::{Value, json};
 
-use crate::{key_files::KeyFiles, lax_server::LaxServer, program::run};
+use crate::tls::{key_files::KeyFiles, lax_server::LaxServer, program::run};
 
 #[test]
 fn a_scan_finds_nothing_weak() {

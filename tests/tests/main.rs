@@ -1,0 +1,46 @@
+//! Whole-system tests, a module for each part of the product's behaviour. One program, because linking is what building tests takes longest
+//! for; nextest runs each test in a process of its own all the same. A file that has no line here fails `architecture`.
+
+mod access_faults;
+mod access_kills;
+mod access_recovery;
+mod administration;
+mod approvals;
+mod architecture;
+mod attacks;
+mod browser;
+mod calls;
+mod cli;
+mod compat;
+mod connections;
+mod daemon_kills;
+mod egress;
+mod escalation;
+mod escape;
+mod fetch;
+mod http;
+mod keys;
+mod kills;
+mod life;
+mod limits;
+mod misuse;
+mod openapi;
+mod outages;
+mod pairing;
+mod recovery;
+mod revocation;
+mod roles;
+mod routes;
+mod secrets;
+mod skills;
+mod skills_api;
+mod skills_attacks;
+mod skills_cli;
+mod streams;
+mod tampering;
+mod tls;
+mod vault_api;
+mod vault_kills;
+mod vault_use;
+mod weight;
+mod withdrawal;
