@@ -13,6 +13,7 @@ use palyra_tests::{
     until,
 };
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 
 fn weather() -> Answer {
     Answer::tools([Call::new("weather", &json!({"city": "Brno"})), Call::new("weather", &json!({"city": "Linz"}))])
@@ -267,6 +268,26 @@ async fn a_refusal_is_told_to_the_model_as_final() {
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["error"]["code"], &told["error"]["retry"]), (&json!("denied_by_person"), &json!(false)));
     assert!(told["error"]["message"].as_str().unwrap().contains("not on a Friday"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_shows_that_it_lives_while_a_person_is_asked() {
+    let facade = Facade::start("").await;
+    for (path, said) in [("/v1/chat/completions", "messages"), ("/v1/responses", "input")] {
+        facade.model.will(Answer::tool("process_run", &json!({ "command": ["true"] }))).will(Answer::text("done"));
+        let body = json!({ "model": "palyra/coder", "stream": true, said: [{ "role": "user", "content": "go on" }] });
+        let mut stream = facade.begin(path, &body).await;
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains(": waiting\n\n") {
+            let more = tokio::time::timeout(Duration::from_secs(15), stream.read_buf(&mut read)).await;
+            assert!(more.expect("a sign of life in time").unwrap() > 0, "{path}");
+        }
+        let owner = facade.lab.owner();
+        approve(&owner, &asked(&owner, 1).await.remove(0)).await.unwrap();
+        stream.read_to_end(&mut read).await.unwrap();
+        let text = String::from_utf8_lossy(&read).into_owned();
+        assert!(text.contains("[DONE]") || text.contains("response.completed"), "{path}: {text}");
+    }
 }
 
 /// Whoever holds the agent's credential must not be able to say yes in the place of a person.

@@ -10,9 +10,11 @@
 
 use std::time::{Duration, Instant};
 
+use palyra_api::token::NewToken;
 use palyra_tests::{
     facade::{Answered, Facade},
     model_server::{Answer, Call, EVENTS_HEAD},
+    token::token,
     until,
     vault::value,
 };
@@ -75,21 +77,22 @@ async fn a_provider_holds_nobody_with_comments_or_with_drops() {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000\r\n\r\n{\"";
         Answer::drip(head, b"x", 10_000).slowly(often)
     };
-    let cases = [
-        (comments(), "gpt", true),
-        (comments(), "palyra/coder", true),
-        (drops(), "gpt", true),
-        (drops(), "palyra/coder", false),
-        (whole(), "gpt", false),
-    ];
-    for (answer, model, streams) in cases {
-        facade.model.will(answer);
-        let begun = Instant::now();
-        let answered = facade.post("/v1/chat/completions", &chat(model, streams)).await;
-        assert_eq!(failure(&answered).1, "provider_timed_out", "{model} {streams}: {answered:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{model} {streams}");
+    // Whichever of these each gets, it is no event.
+    facade.model.will(comments()).will(comments()).will(drops()).will(drops());
+    let begun = Instant::now();
+    let asked = [("gpt", true), ("gpt", true), ("palyra/coder", true), ("palyra/coder", false)];
+    let asking = asked.map(|(model, streams)| {
+        let (facade, body) = (&facade, chat(model, streams));
+        async move { facade.post("/v1/chat/completions", &body).await }
+    });
+    for answered in futures_util::future::join_all(asking).await {
+        assert_eq!(failure(&answered).1, "provider_timed_out", "{answered:?}");
     }
-    assert_eq!(facade.model.left(), 5);
+    facade.model.will(whole());
+    let answered = facade.post("/v1/chat/completions", &chat("gpt", false)).await;
+    assert_eq!(failure(&answered), (504, "provider_timed_out".to_owned()), "{answered:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    until(|| async { facade.model.left() == 5 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,22 +207,24 @@ async fn arguments_as_deep_as_can_be_are_told_to_the_model_and_not_run() {
 async fn an_agent_that_goes_in_circles_ends() {
     let facade = Facade::start("").await;
     // Two things in turns, both of which are refused each time.
-    for _ in 0..3 {
-        facade
-            .model
-            .will(Answer::tool("no_such_tool", &json!({})))
-            .will(Answer::tool("fs_read", &json!({ "path": "none" })));
+    let (nothing, missing) =
+        (Answer::tool("no_such_tool", &json!({})), Answer::tool("fs_read", &json!({ "path": "none" })));
+    for answer in [&nothing, &missing, &nothing, &missing, &nothing] {
+        facade.model.will(answer.clone());
     }
     let answered = facade.post("/v1/chat/completions", &chat("palyra/coder", false)).await;
     let limited = answered.json()["palyra"]["limited"].as_str().unwrap().to_owned();
     assert!(limited.contains("3 times"), "{limited}");
     // The same with something that is done each time.
-    for path in [".", "./", ".", "./", ".", "./", "."] {
-        facade.model.will(Answer::tool("fs_list", &json!({ "path": path })));
+    std::fs::write(facade.lab.workspace().join("note.txt"), "round and round").unwrap();
+    for _ in 0..3 {
+        facade.model.will(Answer::tool("fs_list", &json!({ "path": "." })));
+        facade.model.will(Answer::tool("fs_read", &json!({ "path": "note.txt" })));
     }
     let answered = facade.post("/v1/chat/completions", &chat("palyra/coder", false)).await;
     let limited = answered.json()["palyra"]["limited"].as_str().unwrap().to_owned();
     assert!(limited.contains("6 turns"), "{limited}");
+    assert_eq!(facade.model.unused(), 0);
 }
 
 /// A provider repeats the key that it was asked with.
@@ -244,7 +249,8 @@ async fn no_client_learns_the_key_of_a_provider() {
         }
     }
     let asked = facade.model.requests();
-    assert!(asked.iter().all(|one| one.header("authorization") == Some(&format!("Bearer {KEY}"))), "{asked:?}");
+    let bearer = format!("Bearer {KEY}");
+    assert!(asked.iter().all(|one| one.header("authorization") == Some(bearer.as_str())), "{asked:?}");
     facade.lab.stop();
     let is_there = |(path, bytes): &(std::path::PathBuf, Vec<u8>)| {
         bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()).then(|| path.clone())
@@ -266,7 +272,6 @@ async fn raw(facade: &Facade, head: &str, body: &[u8]) -> String {
     stream.write_all(head.as_bytes()).await.unwrap();
     // It may be refused before all of it has left.
     let _ = stream.write_all(body).await;
-    let _ = stream.shutdown().await;
     let mut answer = Vec::new();
     let _ =
         tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("an end in time");
@@ -359,6 +364,11 @@ async fn a_length_that_is_not_true_harms_nobody_else() {
 async fn fields_of_the_wrong_type_are_refused_or_left_to_the_provider() {
     let facade = Facade::start("").await;
     facade.model.always(Answer::text("hello"));
+    let new = NewToken {
+        per_minute: Some(100_000),
+        ..token("agent:fast", &["compat.chat.create", "compat.responses.create"])
+    };
+    let fast = facade.lab.owner().mint_token(&new).await.unwrap().secret;
     let fields = [
         "model",
         "messages",
@@ -398,7 +408,7 @@ async fn fields_of_the_wrong_type_are_refused_or_left_to_the_provider() {
             for value in &values {
                 let mut body = json!({ "model": "palyra/coder", said: [{ "role": "user", "content": "go on" }] });
                 body[field] = value.clone();
-                let answered = facade.post(path, &body).await;
+                let answered = facade.ask_as(&fast, ("POST", path), Some(&body)).await;
                 assert!(answered.status < 500, "{path} {field} {value}: {answered:?}");
                 if answered.status >= 400 {
                     let told = answered.json();

@@ -8,6 +8,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::string_slice,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     reason = "a test that cannot go on ends, and it tells what it measured"

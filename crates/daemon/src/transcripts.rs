@@ -223,7 +223,10 @@ fn write(store: &TranscriptStore, mut queue: mpsc::Receiver<Queued>, lost: &Lost
             }
         }
         drop(rooms);
-        settled.into_iter().for_each(|told| drop(told.send(())));
+        for told in settled {
+            // Whoever asked may be gone.
+            let _ = told.send(());
+        }
     }
 }
 

@@ -181,7 +181,7 @@ async fn find(client: &Client, text: &str) -> Result<SessionId, Failure> {
         all(client).await?.into_iter().map(|one| (one.id.to_string(), one.id)).collect();
     let help = "`palyra sessions list` shows them";
     let sort = Sort { one: "session", many: "sessions", code: "unknown_session", help };
-    meant(&named, |(name, _)| name, text, &sort).map(|(_, id)| *id)
+    meant(&named, |(name, _)| name.as_str(), text, &sort).map(|(_, id)| *id)
 }
 
 async fn all(client: &Client) -> Result<Vec<Session>, Failure> {

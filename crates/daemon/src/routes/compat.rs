@@ -20,7 +20,7 @@ use crate::{
         passing, responses as answers,
         stored::{self, Slice},
     },
-    extract::{Asked, FACADE_BODY, Said},
+    extract::{Asked, Heard},
     failure::Failure,
     reply::Reply,
 };
@@ -53,11 +53,7 @@ pub(super) async fn model(
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
-pub(super) async fn chat(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
-) -> Result<Response, Failure> {
+pub(super) async fn chat(State(app): State<Arc<App>>, caller: Caller, Heard(said): Heard) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(agent) => chats::answer(&app, &caller, agent, said).await,
         Meant::Model(model) => passing::pass(&app, &caller, (&model, Endpoint::ChatCompletions), said).await,
@@ -71,7 +67,7 @@ pub(super) async fn chat(
 pub(super) async fn responses(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
+    Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(agent) => answers::answer(&app, &caller, agent, said).await,
@@ -132,7 +128,7 @@ pub(super) async fn input_items(
 pub(super) async fn embeddings(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
+    Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(_) => Err(Failure::bad_request("an agent has no embeddings; name a model of a provider")),
