@@ -223,7 +223,7 @@ async fn clients_that_read_a_byte_a_second_hold_up_nobody_else() {
     println!("p99 of {OTHERS} streams: alone {alone:.2?}, beside {SLOW} that read a byte a second {beside:.2?}");
     println!("held for those that read slowly: {held} kB");
     assert!(beside <= alone * 2 + Duration::from_millis(500), "alone {alone:.2?}, beside {beside:.2?}");
-    assert!(held < 60_000, "{held} kB are held for {SLOW} that read slowly");
+    assert!(held < 100_000, "{held} kB are held for {SLOW} that read slowly");
     for reading in slow {
         reading.abort();
     }
