@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_api::token::NewToken;
+use palyra_api::{member::SetFlag, token::NewToken};
 use palyra_client::{Client, DeviceKeys, Endpoint};
 use palyra_identity::DeviceIdentity;
 use tempfile::TempDir;
@@ -31,12 +31,18 @@ impl Daemon {
     /// Starts one on a fresh state directory, in which agents may only look around.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same, with more in its configuration.
+    #[must_use]
+    pub fn start_with(more: &str) -> Self {
         let (home, control, local) = (directory(), free(), free());
         let (state, workspace) = (home.path().join("state"), home.path().join("workspace"));
         fs::create_dir(&workspace).expect("a directory");
         fs::create_dir(&state).expect("a directory");
         let config = format!(
-            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\n{CONFIG}[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
+            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\n{CONFIG}{more}[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
             workspace.display()
         );
         fs::write(state.join("config.toml"), config).expect("a file");
@@ -99,18 +105,35 @@ impl Daemon {
         DeviceIdentity::read(&self.state().join("identity/device.json")).expect("a device")
     }
 
+    /// The owner's way in.
+    #[must_use]
+    pub fn owner(&self) -> Client {
+        let DeviceIdentity { authorities, certificate, key, .. } = &self.device();
+        let keys = DeviceKeys { authorities, certificate, key };
+        Client::control(&self.control.to_string(), keys).expect("the owner's keys")
+    }
+
+    /// Switches on the routes for clients of other products.
+    pub fn switch_on_facade(&self) {
+        runtime().block_on(self.owner().set_flag("compat_api", &SetFlag { on: true })).expect("it is switched on");
+    }
+
     /// Mints so many tokens, each of an agent of its own and as fast as a token can be.
     #[must_use]
     pub fn tokens(&self, count: usize) -> Vec<String> {
-        let DeviceIdentity { authorities, certificate, key, .. } = &self.device();
-        let keys = DeviceKeys { authorities, certificate, key };
-        let owner = Client::control(&self.control.to_string(), keys).expect("the owner's keys");
+        self.tokens_for(&["calls.create", "calls.read"], count)
+    }
+
+    /// The same for these scopes.
+    #[must_use]
+    pub fn tokens_for(&self, scopes: &[&str], count: usize) -> Vec<String> {
+        let owner = self.owner();
         let runtime = runtime();
         let minted = (0..count).map(|number| {
             let new = NewToken {
                 name: format!("measurement {number}"),
                 principal: format!("agent:measurement-{number}"),
-                scopes: ["calls.create", "calls.read"].map(str::to_owned).into(),
+                scopes: scopes.iter().map(ToString::to_string).collect(),
                 lifetime_seconds: 3_600,
                 role: None,
                 workspaces: None,

@@ -100,6 +100,24 @@ await run({
     const last = await client().responses.create({ model: MODEL, input: 'and then?', previous_response_id: first.id });
     return { first: first.id, previous: last.previous_response_id, text: [first.output_text, last.output_text] };
   },
+  'responses-stored': async () => {
+    const { responses } = client();
+    const first = await responses.create({ model: MODEL, input: PROMPT, metadata: { case: 'stored' } });
+    const kept = await responses.retrieve(first.id);
+    const items = [];
+    for await (const item of responses.inputItems.list(first.id)) items.push(item.content[0].text);
+    const last = await responses.stream({ model: MODEL, input: 'and then?', previous_response_id: first.id }).finalResponse();
+    await responses.delete(first.id);
+    const gone = await responses.retrieve(first.id).then(({ id }) => id, (error) => error.code);
+    const same = JSON.stringify(kept.output) === JSON.stringify(first.output) && kept.id === first.id;
+    const text = [first.output_text, last.output_text];
+    return { same, metadata: kept.metadata, store: kept.store, items, previous: last.previous_response_id === first.id, text, gone };
+  },
+  'stream-without-usage': async () => {
+    const told = [];
+    for await (const chunk of await client().chat.completions.create({ model: MODEL, messages: ASKED, stream: true })) told.push(chunk.usage ?? null);
+    return { chunks: told.length, usage: told.filter((usage) => usage !== null) };
+  },
   'responses-tools': () => twoResponses((input) => client().responses.create({ model: MODEL, input, tools: RESPONSE_TOOLS, store: false })),
   'responses-tools-stream': () => twoResponses((input) => client().responses.stream({ model: MODEL, input, tools: RESPONSE_TOOLS, store: false }).finalResponse()),
   embeddings: async () => {

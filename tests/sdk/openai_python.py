@@ -30,10 +30,10 @@ RESPONSE_TOOLS = [{"type": "function", "name": "weather", "description": "the we
 attempts = []
 
 
-def client(token=TOKEN, retries=0):
-    """A client whose requests are counted."""
+def client(token=TOKEN, retries=0, strict=False):
+    """A client whose requests are counted. A strict one refuses whatever does not fit its types."""
     http = openai.DefaultHttpxClient(event_hooks={"request": [lambda request: attempts.append(str(request.url))]}, trust_env=False)
-    return openai.OpenAI(base_url=URL, api_key=token, max_retries=retries, timeout=30, http_client=http)
+    return openai.OpenAI(base_url=URL, api_key=token, max_retries=retries, timeout=30, http_client=http, _strict_response_validation=strict)
 
 
 def weather(arguments):
@@ -152,6 +152,46 @@ def case_responses_previous():
     first = client().responses.create(model=MODEL, input=PROMPT, store=True)
     last = client().responses.create(model=MODEL, input="and then?", previous_response_id=first.id)
     return {"first": first.id, "previous": last.previous_response_id, "text": [first.output_text, last.output_text]}
+
+
+def case_responses_stored():
+    """What is kept of a response: looked at, continued, deleted."""
+    responses = client(strict=True).responses
+    first = responses.create(model=MODEL, input=PROMPT, metadata={"case": "stored"})
+    kept = responses.retrieve(first.id)
+    items = [item.content[0].text for item in responses.input_items.list(first.id)]
+    with client().responses.stream(model=MODEL, input="and then?", previous_response_id=first.id) as stream:
+        last = stream.get_final_response()
+    responses.delete(first.id)
+    try:
+        gone = responses.retrieve(first.id).id
+    except openai.NotFoundError as error:
+        gone = error.code
+    return {
+        "same": kept.model_dump() == first.model_dump(),
+        "metadata": kept.metadata,
+        "store": kept.store,
+        "items": items,
+        "previous": last.previous_response_id == first.id,
+        "text": [first.output_text, last.output_text],
+        "gone": gone,
+    }
+
+
+def case_responses_strict():
+    return response(client(strict=True).responses.create(model=MODEL, input=PROMPT))
+
+
+def case_responses_strict_stream():
+    events = list(client(strict=True).responses.create(model=MODEL, input=PROMPT, stream=True))
+    numbers = [event.sequence_number for event in events]
+    need(numbers == list(range(len(events))), "events are numbered without a gap", numbers)
+    return {"events": [event.type for event in events], **response(events[-1].response)}
+
+
+def case_stream_without_usage():
+    told = [chunk.usage for chunk in client(strict=True).chat.completions.create(model=MODEL, messages=ASKED, stream=True)]
+    return {"chunks": len(told), "usage": [plain(usage) for usage in told if usage is not None]}
 
 
 def case_responses_tools():

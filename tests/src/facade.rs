@@ -91,7 +91,20 @@ impl Facade {
     }
 
     /// Asks with another credential.
-    pub async fn ask_as(&self, bearer: &str, (method, path): (&str, &str), body: Option<&Value>) -> Answered {
+    pub async fn ask_as(&self, bearer: &str, asked: (&str, &str), body: Option<&Value>) -> Answered {
+        let mut stream = self.begin_as(bearer, asked, body).await;
+        let mut bytes = Vec::new();
+        let reading = stream.read_to_end(&mut bytes);
+        tokio::time::timeout(Duration::from_secs(60), reading).await.expect("an answer in time").unwrap();
+        read(&bytes)
+    }
+
+    /// Posts to the facade, and leaves it to the caller to read what comes back.
+    pub async fn begin(&self, path: &str, body: &Value) -> TcpStream {
+        self.begin_as(&self.token, ("POST", path), Some(body)).await
+    }
+
+    async fn begin_as(&self, bearer: &str, (method, path): (&str, &str), body: Option<&Value>) -> TcpStream {
         let body = body.map(ToString::to_string).unwrap_or_default();
         let local = self.lab.local();
         let head = format!(
@@ -101,10 +114,7 @@ impl Facade {
         let mut stream = TcpStream::connect(local).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
-        let mut bytes = Vec::new();
-        let reading = stream.read_to_end(&mut bytes);
-        tokio::time::timeout(Duration::from_secs(60), reading).await.expect("an answer in time").unwrap();
-        read(&bytes)
+        stream
     }
 
     /// Posts to the facade.

@@ -17,6 +17,7 @@ pub mod site;
 pub mod skill;
 pub mod strace;
 pub mod token;
+pub mod torrent;
 pub mod vault;
 
 pub use audit::Audit;

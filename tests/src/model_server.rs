@@ -32,7 +32,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-pub use self::answer::{Answer, Call};
+pub use self::answer::{Answer, Call, EVENTS_HEAD};
 use self::{
     answer::{Shape, Told},
     http::Reply,
@@ -235,6 +235,9 @@ fn render(answer: Answer, request: &Request, path: &str, number: usize) -> Reply
     let mut reply = match &answer.shape {
         Shape::Raw(bytes) => return Reply::raw(bytes.clone()),
         Shape::Silent => return Reply::silent(),
+        Shape::Drip { beginning, piece, times } => {
+            return Reply::drip(beginning.clone(), piece.clone(), *times).paced(answer.pause);
+        }
         Shape::Error { status, body } => Reply::json(body).with_status(*status),
         Shape::Vectors(vectors) => Reply::json(&embeddings::list(vectors, &asked)),
         Shape::MalformedEvents => {

@@ -57,6 +57,7 @@ const REACH: &[(&str, Reach)] = &[
             "palyra-identity",
             "palyra-gate",
             "palyra-journal",
+            "palyra-notebook",
             "palyra-package",
             "palyra-policy",
             "palyra-provider",

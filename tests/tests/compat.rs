@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use palyra_api::member::SetFlag;
+use palyra_api::{member::SetFlag, token::NewToken};
 use palyra_tests::{
     daemon::{approve, asked, no},
     facade::Facade,
@@ -13,6 +13,7 @@ use palyra_tests::{
     until,
 };
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 
 fn weather() -> Answer {
     Answer::tools([Call::new("weather", &json!({"city": "Brno"})), Call::new("weather", &json!({"city": "Linz"}))])
@@ -136,6 +137,68 @@ async fn errors_are_what_clients_know_and_refusals_are_not_asked_again() {
     assert_eq!(facade.ask("GET", "/v1/models", None).await.status, 403);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_ask_again_when_a_provider_is_overloaded_and_are_told_their_limits() {
+    let facade = Facade::start("").await;
+    for driver in ["openai_python.py", "openai_node.mjs"] {
+        for model in ["gpt", "palyra/coder"] {
+            let failures = [
+                Answer::too_many(1),
+                Answer::error(500, "server_error", "oops", "oops"),
+                Answer::error(503, "server_error", "busy", "busy"),
+            ];
+            for failure in failures {
+                facade.model.will(failure.clone()).will(failure).will(Answer::text("at last"));
+                let seen = facade.drive(driver, "errors-429", model).await;
+                assert_eq!((&seen["text"], &seen["attempts"]), (&json!("at last"), &json!(3)), "{driver} {model}");
+            }
+        }
+    }
+    facade.model.will(Answer::too_many(7));
+    let told = facade.post("/v1/chat/completions", &chat("gpt", false)).await;
+    assert_eq!((told.status, &told.json()["error"]["code"]), (429, &json!("provider_limited")));
+    assert!(told.head.contains("retry-after: 7\r\n") && told.head.contains("x-should-retry: true"), "{}", told.head);
+    // A token's own pace.
+    let slow = NewToken { per_minute: Some(10), ..token("agent:slow", &["compat.models.read"]) };
+    let slow = facade.lab.owner().mint_token(&slow).await.unwrap().secret;
+    let first = facade.ask_as(&slow, ("GET", "/v1/models"), None).await;
+    for header in [
+        "x-ratelimit-limit-requests: 10",
+        "x-ratelimit-remaining-requests: 9",
+        "x-ratelimit-reset-requests: ",
+        "ratelimit-limit: 10",
+        "x-request-id: ",
+    ] {
+        assert!(first.head.contains(header), "{header}: {}", first.head);
+    }
+    let mut last = first;
+    for _ in 0..20 {
+        last = facade.ask_as(&slow, ("GET", "/v1/models"), None).await;
+    }
+    assert_eq!((last.status, &last.json()["error"]["type"]), (429, &json!("rate_limit_error")));
+    for header in ["x-ratelimit-remaining-requests: 0", "retry-after: ", "x-should-retry: true", "x-request-id: "] {
+        assert!(last.head.contains(header), "{header}: {}", last.head);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_is_told_in_the_last_chunk_to_whoever_asked_for_it() {
+    let facade = Facade::start("").await;
+    for driver in ["openai_python.py", "openai_node.mjs"] {
+        facade.model.will(Answer::text("hello there"));
+        let seen = facade.drive(driver, "stream-without-usage", "palyra/coder").await;
+        assert!(seen["chunks"].as_u64().unwrap() > 2 && seen["usage"] == json!([]), "{seen}");
+    }
+    facade.model.will(Answer::text("hello there").with_usage(11, 7));
+    let mut body = chat("palyra/coder", true);
+    body["stream_options"] = json!({ "include_usage": true });
+    let events = facade.post("/v1/chat/completions", &body).await.events();
+    let (last, others) = events.split_last().unwrap();
+    let usage = json!({ "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18 });
+    assert_eq!((&last["usage"], &last["choices"]), (&usage, &json!([])));
+    assert!(others.iter().all(|event| event["usage"].is_null()), "{others:?}");
+}
+
 // ---- Agents ---------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,6 +268,26 @@ async fn a_refusal_is_told_to_the_model_as_final() {
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&told["error"]["code"], &told["error"]["retry"]), (&json!("denied_by_person"), &json!(false)));
     assert!(told["error"]["message"].as_str().unwrap().contains("not on a Friday"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_shows_that_it_lives_while_a_person_is_asked() {
+    let facade = Facade::start("").await;
+    for (path, said) in [("/v1/chat/completions", "messages"), ("/v1/responses", "input")] {
+        facade.model.will(Answer::tool("process_run", &json!({ "command": ["true"] }))).will(Answer::text("done"));
+        let body = json!({ "model": "palyra/coder", "stream": true, said: [{ "role": "user", "content": "go on" }] });
+        let mut stream = facade.begin(path, &body).await;
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains(": waiting\n\n") {
+            let more = tokio::time::timeout(Duration::from_secs(15), stream.read_buf(&mut read)).await;
+            assert!(more.expect("a sign of life in time").unwrap() > 0, "{path}");
+        }
+        let owner = facade.lab.owner();
+        approve(&owner, &asked(&owner, 1).await.remove(0)).await.unwrap();
+        stream.read_to_end(&mut read).await.unwrap();
+        let text = String::from_utf8_lossy(&read).into_owned();
+        assert!(text.contains("[DONE]") || text.contains("response.completed"), "{path}: {text}");
+    }
 }
 
 /// Whoever holds the agent's credential must not be able to say yes in the place of a person.

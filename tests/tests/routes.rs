@@ -62,6 +62,10 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("POST", "/api/v1/runs", "PPPPPPSPP"),
     ("GET", "/api/v1/runs/{id}", "PPPPPPPPP"),
     ("GET", "/api/v1/runs/{id}/stream", "PPPPPPPPP"),
+    ("GET", "/api/v1/runs/{id}/transcript", "PPPPPPPPP"),
+    ("GET", "/api/v1/sessions", "PPPPPPPPP"),
+    ("GET", "/api/v1/sessions/{id}", "PPPPPPPPP"),
+    ("DELETE", "/api/v1/sessions/{id}/transcript", "PPDDSPSSP"),
     ("GET", "/api/v1/approvals", "PPPDSPSPP"),
     ("GET", "/api/v1/approvals/{id}", "PPPDSPSPP"),
     ("POST", "/api/v1/approvals/{id}/approve", "PPPDSPSSP"),
@@ -110,6 +114,9 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/v1/models/{id}", "PPPPSPSPP"),
     ("POST", "/v1/chat/completions", "PPPPSPSPP"),
     ("POST", "/v1/responses", "PPPPSPSPP"),
+    ("GET", "/v1/responses/{id}", "PPPPSPSPP"),
+    ("DELETE", "/v1/responses/{id}", "PPPPSPSPP"),
+    ("GET", "/v1/responses/{id}/input_items", "PPPPSPSPP"),
     ("POST", "/v1/embeddings", "PPPPSPSPP"),
     ("GET", "/api/v1/vault", "PPPDSPSPP"),
     ("GET", "/api/v1/vault/secrets", "PPPDSPSPP"),
@@ -247,6 +254,7 @@ fn filled(method: &str, path: &str) -> (String, &'static str) {
         .replace("/approvals/{id}", "/approvals/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/grants/{id}", "/grants/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/calls/{id}", "/calls/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
+        .replace("/sessions/{id}", "/sessions/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/runs/{id}", "/runs/01J9ZC1KQ8Z3V5T6W7X8Y9ZABC")
         .replace("/bindings/{id}", "/bindings/0")
         .replace("{scope}", "workspace%3Alab")

@@ -8,6 +8,7 @@
 //! | calls and receipts | [`call`] |
 //! | questions and answers | [`approval`] |
 //! | budgets | [`run`] |
+//! | sessions, and what was said in them | [`session`] |
 //! | event streams | [`event`] |
 //! | records and proofs | [`journal`] |
 //! | policies, explanations, replays | [`policy`] |
@@ -35,6 +36,7 @@ pub mod member;
 pub mod policy;
 pub mod run;
 pub mod schema;
+pub mod session;
 pub mod skill;
 pub mod strict;
 pub mod token;

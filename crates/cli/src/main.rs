@@ -115,6 +115,12 @@ enum Command {
     Doctor,
     /// Tell what is where in the state directory. Needs no daemon.
     Paths,
+    /// See and forget what was said with agent models.
+    #[command(subcommand)]
+    Sessions(commands::sessions::SessionsCommand),
+    /// See what was said in a run.
+    #[command(subcommand)]
+    Runs(commands::sessions::RunsCommand),
     /// Watch a scripted agent meet the running daemon: one allow, one ask, one deny, one spent budget.
     Demo(commands::demo::DemoArgs),
     /// See real decisions being made, and how they explain themselves. Needs no daemon.
@@ -166,6 +172,8 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Reload => commands::reload::run(at, terminal),
         Command::Doctor => commands::doctor::run(at, terminal),
         Command::Paths => commands::paths::run(at, terminal),
+        Command::Sessions(command) => commands::sessions::run(command, at, terminal),
+        Command::Runs(command) => commands::sessions::runs(command, at, terminal),
         Command::Demo(args) => commands::demo::run(&args, at, terminal),
         Command::Tour => commands::tour::run(terminal),
         Command::Status(args) => commands::status::run(&args, at, terminal),

@@ -18,12 +18,13 @@ use palyra_api::{
     member::{ChangeMember, Flags, Invitation, Members, NewInvitation, Roles, SetFlag},
     policy::{CallExplanation, PolicySet, Replay, ReplayReport},
     run::{NewRun, Run},
+    session::{Forgotten, SessionQuery, SessionRuns, SessionRunsQuery, Sessions, Transcript, TranscriptQuery},
     token::{MintedToken, NewToken, RevokeToken, RotateToken, Scopes, Tokens},
     tool::{PosturePlace, PostureSetting, Postures, Tools, Workspaces},
 };
 use palyra_types::{
     DeviceId, IdempotencyKey, PrincipalId, TokenId,
-    id::{ApprovalId, CallId, RunId},
+    id::{ApprovalId, CallId, RunId, SessionId},
 };
 
 use crate::{
@@ -165,6 +166,38 @@ impl Client {
     pub async fn run_stream(&self, id: RunId, after: Option<u64>) -> Result<EventStream, ClientError> {
         let path = with_query(&format!("/api/v1/runs/{id}/stream"), &EventQuery { after });
         self.listen(Ask::get(path).accept("text/event-stream"), SILENCE).await
+    }
+
+    /// What was said in a run.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn transcript(&self, run: RunId, query: &TranscriptQuery) -> Result<Transcript, ClientError> {
+        self.ask(Ask::get(with_query(&format!("/api/v1/runs/{run}/transcript"), query))).await
+    }
+
+    /// The sessions in which something was said, newest first.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn sessions(&self, query: &SessionQuery) -> Result<Sessions, ClientError> {
+        self.ask(Ask::get(with_query("/api/v1/sessions", query))).await
+    }
+
+    /// A session and its runs.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn session(&self, id: SessionId, query: &SessionRunsQuery) -> Result<SessionRuns, ClientError> {
+        self.ask(Ask::get(with_query(&format!("/api/v1/sessions/{id}"), query))).await
+    }
+
+    /// Forgets what was said in a session.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn forget_session(&self, id: SessionId) -> Result<Forgotten, ClientError> {
+        self.ask(Ask::new(Method::DELETE, format!("/api/v1/sessions/{id}/transcript"))).await
     }
 
     /// Everything that is journalled, from behind a record or from now on.

@@ -27,7 +27,10 @@ use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::ne
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
 
-use crate::compat::naming::{self, AgentSection};
+use crate::{
+    compat::naming::{self, AgentSection},
+    transcripts::TranscriptsSection,
+};
 
 /// Everything that is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +66,8 @@ pub struct Config {
     /// The agents whose loop the daemon runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agent: Vec<AgentSection>,
+    /// What is kept of what is said with them.
+    pub transcripts: TranscriptsSection,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -102,6 +107,7 @@ impl Config {
         config.vault.check(&config.workspace)?;
         palyra_provider::config::check(&config.provider)?;
         naming::check(&config.agent)?;
+        config.transcripts.check()?;
         Ok(config)
     }
 
@@ -403,6 +409,9 @@ pub enum ConfigError {
     /// An agent that is none.
     #[error("[[agent]] `{}` has no good name, one that stands twice, no `model`, or a limit of zero", visible(.0))]
     Agent(String),
+    /// Transcripts that would be gone at once.
+    #[error("`keep_days` or `keep_bytes` under [transcripts] is 0, so nothing could be kept")]
+    Transcripts,
     /// A passphrase for somebody who takes none.
     #[error("`passphrase_file` under [vault] is given, and the backend `{0}` takes no passphrase")]
     NoPassphrase(BackendChoice),
@@ -423,6 +432,7 @@ impl ConfigError {
             Self::NoPassphrase(_) => "leave it out, or set `backend = \"passphrase\"`",
             Self::Provider(error) => error.advice(),
             Self::Agent(_) => "give each a name of letters, digits, `.`, `_` and `-`, and a `model` of a [[provider]]",
+            Self::Transcripts => "set `enabled = false` to keep nothing",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
         }
     }
@@ -479,6 +489,7 @@ pub const SECTIONS: &[&str] = &[
     "vault",
     "provider",
     "agent",
+    "transcripts",
     "log",
 ];
 
@@ -547,7 +558,7 @@ mod tests {
         assert_eq!(parse(&shown), Ok(Config::default()));
         let known = toml::Table::try_from(Config::default()).unwrap();
         let named: toml::Table = toml::from_str(&shown).unwrap();
-        for section in ["listen", "journal", "access", "vault", "log"] {
+        for section in ["listen", "journal", "access", "vault", "transcripts", "log"] {
             let (known, named) = (known[section].as_table().unwrap(), named[section].as_table().unwrap());
             assert!(known.keys().all(|key| named.contains_key(key)), "[{section}] leaves out a key");
         }

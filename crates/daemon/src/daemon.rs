@@ -18,6 +18,7 @@ use palyra_journal::{
     CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
     state::CallState,
 };
+use palyra_notebook::TranscriptError;
 use palyra_policy::{Engine, LoadError};
 use palyra_provider::Unusable;
 use palyra_types::{Clock, Entropy, Timestamp, entropy::NoEntropy};
@@ -54,6 +55,7 @@ use crate::{
     skills,
     standing::Standing,
     streams::Readers,
+    transcripts::{self, Transcripts},
     vault::{VaultOpener, VaultWord},
     world::World,
 };
@@ -135,6 +137,8 @@ impl Daemon {
         let vault = Arc::new(VaultOpener::new(installation.home(), config.vault.clone(), made_of, word));
         vault.begin(&gate).await;
         skills::open(&gate, skills).await;
+        let figures = Figures::new();
+        let kept = installation.home().path().join(transcripts::DIRECTORY);
         let app = Arc::new(App {
             vault,
             hub: Hub::open(Arc::clone(&store)).await?,
@@ -148,7 +152,8 @@ impl Daemon {
             attempts: Attempts::default(),
             reachable: config.listen.reachable(),
             console: Console::new(Arc::clone(&clock), Arc::clone(&entropy)),
-            figures: Figures::new(),
+            transcripts: Transcripts::open(&kept, &clock, figures.unkept.clone())?,
+            figures,
             own_runs: OwnRuns::default(),
             keys: KeysUnderWay::default(),
             request_ids: RequestIds::new(entropy.as_ref())?,
@@ -230,6 +235,7 @@ impl Daemon {
         if let Err(error) = app.access.flush_use().await {
             tracing::warn!(%error, "when credentials were used last could not be kept");
         }
+        app.transcripts.settle().await;
         if let Err(error) = app.gate.daemon_stopped(&json!({ "left": left })).await {
             tracing::warn!(%error, "the end of the daemon could not be recorded");
         }
@@ -257,6 +263,7 @@ async fn maintain(app: Arc<App>) {
         if let Err(trouble) = app.store.maintain(app.clock.now()).await {
             tracing::warn!(%trouble, "the journal could not be maintained");
         }
+        app.transcripts.maintain(app.config_now().transcripts, app.clock.now()).await;
         if let Err(error) = app.certifier.renew().await {
             tracing::warn!(%error, "the daemon's certificate could not be made anew");
         }
@@ -425,6 +432,9 @@ pub enum StartError {
     /// The policies are not in order.
     #[error("the policies cannot be used: {}", first(.0))]
     Policies(#[from] LoadError),
+    /// What was said with agent models cannot be read or kept.
+    #[error(transparent)]
+    Transcripts(#[from] TranscriptError),
     /// A server of models cannot be used.
     #[error(transparent)]
     Providers(#[from] Unusable),
@@ -467,6 +477,7 @@ impl StartError {
             Self::Journal(trouble) => trouble.advice().to_owned(),
             Self::Unreadable(_) => "run `palyra journal verify`".to_owned(),
             Self::Policies(_) => "run `palyra policy check`".to_owned(),
+            Self::Transcripts(error) => error.advice().to_owned(),
             Self::Providers(error) => error.advice().to_owned(),
             Self::Gate(error) => error.advice().to_owned(),
             Self::Recovery(refusal) => refusal.advice(),

@@ -181,6 +181,9 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert("x-request-id", id);
     }
+    if failing::is_facade(&path) {
+        failing::tell_limits(headers);
+    }
     if listener == Listener::Control {
         headers.insert(AUTHORITIES, app.certifier.now().told.clone());
     }

@@ -17,6 +17,7 @@ use palyra_api::skill::NewSkill;
 use palyra_package::PackageId;
 use palyra_types::{Json, SecretRef, VaultScope, json::Limits, name::SecretName};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
@@ -45,6 +46,26 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, M
         let said =
             serde_json::from_value(json.into_value()).map_err(|error| Failure::bad_request(error.to_string()))?;
         Ok(Self { said, digest })
+    }
+}
+
+/// A JSON object for a model: whatever fields it has, and no digest, because nobody proposes it a second time by a key.
+pub struct Heard(pub Map<String, Value>);
+
+impl FromRequest<Arc<App>> for Heard {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        if !is_json(request.headers()) {
+            return Err(not_json());
+        }
+        let (parts, body) = request.into_parts();
+        let bytes = read(body, FACADE_BODY, BODY_PATIENCE).await?;
+        authorise::again(app, &parts)?;
+        match object_in(&bytes, FACADE_BODY)?.into_value() {
+            Value::Object(said) => Ok(Self(said)),
+            _ => Err(Failure::bad_request("the body is no JSON object")),
+        }
     }
 }
 

@@ -281,7 +281,9 @@ pub fn status_of(code: &str) -> StatusCode {
         }
         "unknown_secret" | "unknown_version" | "unknown_binding" => StatusCode::NOT_FOUND,
         "unknown_skill" | "unknown_key" => StatusCode::NOT_FOUND,
-        "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" => StatusCode::NOT_FOUND,
+        "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" | "unknown_response" => {
+            StatusCode::NOT_FOUND
+        }
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
         "cancelled" | "approval_mismatch" | "too_late" | "not_shown" | "repeated_call" | "no_posture" | "key_taken" => {
@@ -313,8 +315,16 @@ pub fn status_of(code: &str) -> StatusCode {
         | "bad_grant" | "bad_reason" | "bad_key" | "not_configured" => StatusCode::UNPROCESSABLE_ENTITY,
         "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
         | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
-        "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept"
-        | "vault_busy" | "vault_unwritable" | "skills_unusable" => StatusCode::SERVICE_UNAVAILABLE,
+        "stopping"
+        | "journal_unwritable"
+        | "journal_unreadable"
+        | "unattested"
+        | "unsure"
+        | "unkept"
+        | "vault_busy"
+        | "vault_unwritable"
+        | "skills_unusable"
+        | "transcripts_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -16,6 +16,8 @@ pub struct Figures {
     calls: Family<Outcome, Counter>,
     /// How many read event streams.
     pub readers: Gauge,
+    /// How many messages of transcripts could not be kept.
+    pub unkept: Counter,
     pending: Gauge<u64, AtomicU64>,
     records: Gauge<u64, AtomicU64>,
     troubled: Gauge,
@@ -47,8 +49,10 @@ impl Figures {
         registry.register("event_readers", "Open event streams", Gauge::clone(&readers));
         registry.register("approvals_pending", "Questions that nobody has answered yet", Gauge::clone(&pending));
         registry.register("journal_records", "Records in the journal", Gauge::clone(&records));
+        let unkept = Counter::default();
+        registry.register("transcript_messages_lost", "Messages of transcripts that could not be kept", unkept.clone());
         registry.register("journal_troubled", "1 while the journal cannot be written", Gauge::clone(&troubled));
-        Self { registry, answers, calls, readers, pending, records, troubled }
+        Self { registry, answers, calls, readers, unkept, pending, records, troubled }
     }
 
     /// Counts an answer.

@@ -6,7 +6,7 @@
 
 use palyra_journal::RecordKind;
 use palyra_policy::{Cause, PolicyRequest, PolicyRequestContext, Verdict};
-use palyra_types::{Action, Resource, SecretRef, Sha256Digest, ToolMetadata};
+use palyra_types::{Action, Resource, SecretRef, Sha256Digest, ToolMetadata, id::SessionId};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -64,6 +64,19 @@ pub struct ModelAnswer {
     pub failed: Option<String>,
 }
 
+/// A session whose transcript is about to be forgotten.
+#[derive(Debug, Clone, Serialize)]
+pub struct TranscriptForgotten {
+    /// Which.
+    pub session: SessionId,
+    /// Whose it is.
+    pub principal: String,
+    /// How many runs it has.
+    pub runs: u64,
+    /// Who wants it forgotten.
+    pub by: String,
+}
+
 impl Gate {
     /// Records a request to a model. Nothing leaves before this has returned.
     ///
@@ -79,6 +92,14 @@ impl Gate {
     /// When it cannot be recorded.
     pub async fn model_answered(&self, answer: &ModelAnswer) -> Result<(), Refusal> {
         self.inner.tell(RecordKind::ModelAnswered, answer).await
+    }
+
+    /// Records that a transcript is about to be forgotten. Nothing of it goes before this has returned.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn transcript_forgotten(&self, told: &TranscriptForgotten) -> Result<(), Refusal> {
+        self.inner.tell(RecordKind::TranscriptForgotten, told).await
     }
 
     /// The key of a provider, for the daemon itself. None if there is no such secret, or the vault is closed, or it is no text.

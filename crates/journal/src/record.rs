@@ -123,6 +123,8 @@ words! {
         ModelRequested = "model.requested",
         /// What came of a request to a model.
         ModelAnswered = "model.answered",
+        /// What was said in a session is about to be forgotten.
+        TranscriptForgotten = "transcript.forgotten",
     }
 }
 

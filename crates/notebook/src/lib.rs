@@ -34,4 +34,7 @@ pub use label::LabelError;
 pub use memory::{Entry, Hit, MemoryError, MemoryStore, NewEntry, Place, Query, Usage};
 pub use page::Page;
 pub use scope::{MemoryScope, MemoryScopeError};
-pub use transcripts::{Message, NewMessage, NewResponse, Response, Role, RunSummary, TranscriptError, TranscriptStore};
+pub use transcripts::{
+    Line, Message, NewMessage, NewResponse, Response, Role, RunOf, RunSummary, SessionSummary, TranscriptError,
+    TranscriptStore,
+};

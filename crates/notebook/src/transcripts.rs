@@ -1,14 +1,15 @@
 //! What was said in a run, and responses that a later request can continue.
 //!
-//! Guarantees: the messages of a run are numbered from 0 without gaps, in the order in which they were appended; a run belongs to one session;
-//! what is too long is cut and marked, never dropped in silence; a response is its owner's for 30 days at most, and the store holds a bounded
-//! number of them, of which the oldest go first.
-//! Does not: decide who may read. [`Response::principal`] and [`Response::session`] are what a caller compares.
+//! Guarantees: the messages of a run are numbered from 0 without gaps, in the order in which they were appended; a run belongs to one session
+//! and one principal; what is too long is cut and marked, never dropped in silence; a response is its owner's for 30 days at most, and the
+//! store holds a bounded number of them, of which the oldest go first.
+//! Does not: decide who may read. [`RunSummary::principal`] and [`Response::principal`] are what a caller compares.
 
 mod cut;
 mod error;
 mod message;
 mod responses;
+mod sessions;
 
 use std::{path::Path, sync::Arc};
 
@@ -20,8 +21,9 @@ use rusqlite::{Row, Transaction, params};
 
 pub use self::{
     error::TranscriptError,
-    message::{Message, NewMessage, Role, RunSummary},
+    message::{Line, Message, NewMessage, Role, RunOf, RunSummary},
     responses::{MOST_RESPONSE_BYTES, MOST_RESPONSES, MOST_RESPONSES_BYTES, NewResponse, RESPONSE_LIFETIME, Response},
+    sessions::SessionSummary,
 };
 use crate::{
     database::{Database, Purpose, count, number},
@@ -55,25 +57,28 @@ impl TranscriptStore {
     /// Appends a message to a run, which begins with its first.
     ///
     /// # Errors
-    /// When the run is another session's or is full, or the file cannot be written.
-    pub fn append(&self, session: SessionId, run: RunId, new: &NewMessage) -> Result<Message, TranscriptError> {
-        new.check()?;
+    /// When the run is another's or is full, or the file cannot be written.
+    pub fn append(&self, of: &RunOf, new: &NewMessage) -> Result<Message, TranscriptError> {
+        let time = self.clock.now();
+        self.database.write(|transaction| append(transaction, of, new, time))
+    }
+
+    /// Appends messages to runs, all with one write. Says which were not taken, and why: the others are there.
+    ///
+    /// # Errors
+    /// When the file cannot be written. Then none is there.
+    pub fn append_all(&self, lines: &[Line]) -> Result<Vec<(usize, TranscriptError)>, StoreError> {
         let time = self.clock.now();
         self.database.write(|transaction| {
-            let before = summary(transaction, run)?;
-            if before.as_ref().is_some_and(|known| known.session != session) {
-                return Err(TranscriptError::OtherSession(run));
+            let mut refused = Vec::new();
+            for (index, Line { of, new }) in lines.iter().enumerate() {
+                match append(transaction, of, new, time) {
+                    Ok(_) => {}
+                    Err(TranscriptError::Store(error)) => return Err(error),
+                    Err(other) => refused.push((index, other)),
+                }
             }
-            let (seq, used) = before.map_or((0, 0), |known| (known.messages, known.bytes));
-            let room = MOST_RUN_BYTES.saturating_sub(used).saturating_sub(OVERHEAD);
-            let room = usize::try_from(room).unwrap_or(usize::MAX).min(MOST_MESSAGE_BYTES);
-            if room < LEAST_ROOM {
-                return Err(TranscriptError::Full(run));
-            }
-            let (content, text, cut) = cut::to_fit(&new.content, room);
-            let message = new.message(seq, time, content, cut);
-            insert(transaction, session, run, &message, &text)?;
-            Ok(message)
+            Ok(refused)
         })
     }
 
@@ -138,40 +143,6 @@ impl TranscriptStore {
     pub fn run(&self, run: RunId) -> Result<Option<RunSummary>, TranscriptError> {
         self.database.read(|transaction| Ok(summary(transaction, run)?))
     }
-
-    /// Forgets a session: its runs, what was said in them, and its responses. Says how many runs there were.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn forget_session(&self, session: SessionId) -> Result<u64, TranscriptError> {
-        let gone = self.database.write(|transaction| {
-            let session = session.to_string();
-            let responses = transaction.execute("DELETE FROM response WHERE session = ?1", [&session])?;
-            let runs = transaction.execute("DELETE FROM run WHERE session = ?1", [&session])?;
-            Ok::<_, StoreError>((runs, responses))
-        })?;
-        if gone != (0, 0) {
-            self.database.give_back()?;
-        }
-        Ok(count(gone.0))
-    }
-
-    /// Forgets the runs in which nothing was said since a time, and responses that are past theirs. Says how many runs there were.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn forget_before(&self, time: Timestamp) -> Result<u64, TranscriptError> {
-        let now = self.clock.now();
-        let gone = self.database.write(|transaction| {
-            let responses = responses::drop_expired(transaction, now)?;
-            let runs = transaction.execute("DELETE FROM run WHERE last < ?1", [time.unix_millis()])?;
-            Ok::<_, StoreError>((runs, responses))
-        })?;
-        if gone != (0, 0) {
-            self.database.give_back()?;
-        }
-        Ok(count(gone.0))
-    }
 }
 
 impl std::fmt::Debug for TranscriptStore {
@@ -191,6 +162,8 @@ fn read_summary(row: &Row<'_>) -> Result<RunSummary, StoreError> {
     Ok(RunSummary {
         run: RunId::parse(&row.get::<_, String>("id")?).map_err(damaged)?,
         session: SessionId::parse(&row.get::<_, String>("session")?).map_err(damaged)?,
+        principal: row.get("principal")?,
+        model: row.get("model")?,
         messages: number("messages")?.unsigned_abs(),
         bytes: number("bytes")?.unsigned_abs(),
         first: Timestamp::from_unix_millis(number("first")?),
@@ -198,21 +171,40 @@ fn read_summary(row: &Row<'_>) -> Result<RunSummary, StoreError> {
     })
 }
 
-fn insert(
+fn append(
     transaction: &Transaction<'_>,
-    session: SessionId,
-    run: RunId,
-    message: &Message,
-    text: &str,
-) -> Result<(), StoreError> {
-    let (run, time) = (run.to_string(), message.time.unix_millis());
+    of: &RunOf,
+    new: &NewMessage,
+    time: Timestamp,
+) -> Result<Message, TranscriptError> {
+    of.check()?;
+    new.check()?;
+    let before = summary(transaction, of.run)?;
+    if before.as_ref().is_some_and(|known| known.session != of.session || known.principal != of.principal) {
+        return Err(TranscriptError::OtherSession(of.run));
+    }
+    let (seq, used) = before.map_or((0, 0), |known| (known.messages, known.bytes));
+    let room = MOST_RUN_BYTES.saturating_sub(used).saturating_sub(OVERHEAD);
+    let room = usize::try_from(room).unwrap_or(usize::MAX).min(MOST_MESSAGE_BYTES);
+    if room < LEAST_ROOM {
+        return Err(TranscriptError::Full(of.run));
+    }
+    let (content, text, cut) = cut::to_fit(&new.content, room);
+    let message = new.message(seq, time, content, cut);
+    insert(transaction, of, &message, &text)?;
+    Ok(message)
+}
+
+fn insert(transaction: &Transaction<'_>, of: &RunOf, message: &Message, text: &str) -> Result<(), StoreError> {
+    let (run, time) = (of.run.to_string(), message.time.unix_millis());
     let bytes = number(count(text.len()).saturating_add(OVERHEAD));
     transaction
         .prepare_cached(
-            "INSERT INTO run (id, session, messages, bytes, first, last) VALUES (?1, ?2, 1, ?3, ?4, ?4)
+            "INSERT INTO run (id, session, principal, model, messages, bytes, first, last)
+             VALUES (?1, ?2, ?5, ?6, 1, ?3, ?4, ?4)
              ON CONFLICT (id) DO UPDATE SET messages = messages + 1, bytes = bytes + ?3, last = max(last, ?4)",
         )?
-        .execute(params![run, session.to_string(), bytes, time])?;
+        .execute(params![run, of.session.to_string(), bytes, time, of.principal, of.model])?;
     transaction
         .prepare_cached(
             "INSERT INTO message (run, seq, time, role, name, call_id, content, cut) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -249,13 +241,16 @@ const PURPOSE: Purpose = Purpose {
         CREATE TABLE run (
             id TEXT PRIMARY KEY,
             session TEXT NOT NULL,
+            principal TEXT NOT NULL,
+            model TEXT NOT NULL,
             messages INTEGER NOT NULL CHECK (messages >= 0),
             bytes INTEGER NOT NULL CHECK (bytes >= 0),
             first INTEGER NOT NULL,
             last INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX run_of_session ON run (session, id);
-        CREATE INDEX run_last ON run (last);
+        CREATE INDEX run_of_principal ON run (principal, session);
+        CREATE INDEX run_last ON run (last, bytes);
         CREATE TABLE message (
             run TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
             seq INTEGER NOT NULL,

@@ -1,7 +1,8 @@
 //! What comes back from a provider.
 //!
-//! Guarantees: between two pieces no more time passes than was given; a body that ends early is an error, not a short body; pieces are
-//! passed on as they were read, without being copied.
+//! Guarantees: between two pieces no more time passes than was given, and a body that is collected is there within [`PATIENCE`] times that,
+//! so that nobody is held by drops; a body that ends early is an error, not a short body; pieces are passed on as they were read, without
+//! being copied.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -78,11 +79,30 @@ impl AnswerBody {
         }
     }
 
+    /// How long something whole may take to come, however small the pieces are that it comes in.
+    #[must_use]
+    pub const fn patience(&self) -> Duration {
+        self.idle.saturating_mul(PATIENCE)
+    }
+
     /// All of it, if it has no more bytes than that.
     ///
     /// # Errors
-    /// When it has more, or does not come whole.
-    pub async fn collect(mut self, limit: usize) -> Result<Bytes, ProviderError> {
+    /// When it has more, or does not come whole and in time.
+    pub async fn collect(self, limit: usize) -> Result<Bytes, ProviderError> {
+        let (within, breaker) = (self.patience(), self.breaker.clone());
+        match timeout(within, self.gather(limit)).await {
+            Ok(gathered) => gathered,
+            Err(_) => {
+                if let Some(breaker) = breaker {
+                    breaker.failed();
+                }
+                Err(ProviderError::TimedOut { what: Phase::Body, within })
+            }
+        }
+    }
+
+    async fn gather(mut self, limit: usize) -> Result<Bytes, ProviderError> {
         let expected = self.body.as_ref().map_or(0, |body| body.size_hint().lower());
         let expected = usize::try_from(expected).unwrap_or(usize::MAX);
         if expected > limit {
@@ -129,6 +149,9 @@ impl fmt::Debug for AnswerBody {
         f.debug_struct("AnswerBody").field("ended", &self.body.is_none()).finish_non_exhaustive()
     }
 }
+
+/// How many times as long as between two pieces something whole may take.
+pub const PATIENCE: u32 = 5;
 
 /// The most that is set aside before it is needed.
 const LARGEST_ROOM: usize = 1 << 20;

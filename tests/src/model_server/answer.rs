@@ -120,6 +120,19 @@ impl Answer {
         Self::of(Shape::Raw(bytes.to_vec()))
     }
 
+    /// These bytes as they are, and behind them one piece over and over, at the pace of [`Self::slowly`], and then it hangs up.
+    #[must_use]
+    pub fn drip(beginning: &str, piece: &[u8], times: usize) -> Self {
+        Self::of(Shape::Drip { beginning: beginning.as_bytes().to_vec(), piece: piece.to_vec(), times })
+    }
+
+    /// Events with this data each, as they are, and `[DONE]`.
+    #[must_use]
+    pub fn events(data: &[Value]) -> Self {
+        let events: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+        Self::drip(EVENTS_HEAD, format!("{events}data: [DONE]\n\n").as_bytes(), 1)
+    }
+
     /// With a text before the calls.
     #[must_use]
     pub fn saying(self, text: &str) -> Self {
@@ -212,6 +225,7 @@ pub(super) enum Shape {
     MalformedEvents,
     Silent,
     Raw(Vec<u8>),
+    Drip { beginning: Vec<u8>, piece: Vec<u8>, times: usize },
 }
 
 /// What a model says.
@@ -271,6 +285,9 @@ pub(super) enum Ending {
     Hang,
     Disconnect,
 }
+
+/// The head of an answer whose events come until it hangs up.
+pub const EVENTS_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
 /// What is replaced by bytes that are no UTF-8.
 pub(super) const BROKEN_PLACE: &str = "(broken)";

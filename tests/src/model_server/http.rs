@@ -29,6 +29,8 @@ enum Body {
     Events(Vec<Vec<u8>>),
     /// Without a head.
     Raw(Vec<u8>),
+    /// Without a head, and the second over and over behind the first.
+    Drip(Vec<u8>, Vec<u8>, usize),
     /// Nothing at all.
     Silent,
 }
@@ -48,6 +50,10 @@ impl Reply {
 
     pub(super) const fn raw(bytes: Vec<u8>) -> Self {
         Self::of(Body::Raw(bytes))
+    }
+
+    pub(super) const fn drip(beginning: Vec<u8>, piece: Vec<u8>, times: usize) -> Self {
+        Self::of(Body::Drip(beginning, piece, times))
     }
 
     pub(super) const fn silent() -> Self {
@@ -106,6 +112,15 @@ impl Reply {
             Body::Silent => return hang(stream).await,
             Body::Raw(bytes) => {
                 put(stream, bytes).await?;
+                stream.shutdown().await?;
+                return Ok(false);
+            }
+            Body::Drip(beginning, piece, times) => {
+                put(stream, beginning).await?;
+                for _ in 0..*times {
+                    sleep(self.pause).await;
+                    put(stream, piece).await?;
+                }
                 stream.shutdown().await?;
                 return Ok(false);
             }

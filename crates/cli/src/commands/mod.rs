@@ -15,6 +15,7 @@ pub(crate) mod policy;
 pub(crate) mod posture;
 pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod sessions;
 pub(crate) mod skills;
 pub(crate) mod status;
 pub(crate) mod tokens;

@@ -33,6 +33,7 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("agent token", "identity/agent.token", "the credential of agents"),
     ("vault", "vault", "secrets, sealed"),
     ("vault key", "identity/vault", "what opens the vault, unless a keyring holds it; back it up apart from the vault"),
+    ("transcripts", "transcripts", "what was said with agent models"),
     ("skills", "skills", "the skills that are installed, and what they keep"),
     ("signing key", "publisher.key", "what you sign your own skills with; show it to nobody"),
     ("public key", "publisher.pub", "what others verify your skills with; give it to them"),

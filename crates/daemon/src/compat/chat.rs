@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
 use palyra_api::approval::Approval;
+use palyra_types::id::SessionId;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -44,7 +45,7 @@ pub async fn answer(
     };
     let of_client = client_tools(body.remove("tools"))?;
     let model = format!("palyra/{}", agent.name);
-    let begun = begin(app, caller, agent, (of_client, messages), body).await?;
+    let begun = begin(app, caller, agent, (of_client, messages), (body, None)).await?;
     let now = app.clock.now().unix_millis();
     let telling = ChatTelling {
         id: format!("chatcmpl-{}", begun.run),
@@ -57,13 +58,12 @@ pub async fn answer(
         calls: Vec::new(),
     };
     if streams {
-        return Ok(telling::stream(begun, telling, |_| std::future::ready(())));
+        return Ok(telling::stream(begun, telling));
     }
-    let (whole, _) = telling::whole(begun, telling).await?;
-    Ok(reply::json(StatusCode::OK, &whole))
+    Ok(reply::json(StatusCode::OK, &telling::whole(begun, telling).await?))
 }
 
-/// Opens a run for an agent, and offers it its tools.
+/// Opens a run for an agent, in a session or in the caller's own, and offers it its tools.
 ///
 /// # Errors
 /// When a tool of the client has the name of one of Palyra's, or no run can be opened.
@@ -72,7 +72,7 @@ pub async fn begin(
     caller: &Caller,
     agent: Arc<AgentSection>,
     (of_client, said): (Vec<Value>, Vec<Value>),
-    mut settings: Map<String, Value>,
+    (mut settings, session): (Map<String, Value>, Option<SessionId>),
 ) -> Result<AgentLoop, Failure> {
     if said.is_empty() {
         return Err(Failure::bad_request("nothing was said to the agent"));
@@ -81,7 +81,10 @@ pub async fn begin(
         settings.remove(ours);
     }
     let offered = Offered::to(app, caller, &agent.tools, &of_client)?;
-    let (session, _) = app.own_runs.of(&caller.principal, &app.gate).await?;
+    let session = match session {
+        Some(session) => session,
+        None => app.own_runs.of(&caller.principal, &app.gate).await?.0,
+    };
     let run = app.own_runs.open(session, &caller.principal, None, &app.gate).await?;
     let mut messages = Vec::with_capacity(said.len().saturating_add(1));
     if !agent.instructions.is_empty() {

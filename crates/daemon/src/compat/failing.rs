@@ -3,7 +3,7 @@
 //! Guarantees: every error under `/v1/` has the shape `{ "error": { "message", "type", "param", "code" } }`; what was refused for good says
 //! `x-should-retry: false`, so that clients do not ask again for what nobody will allow; no status is 409, which they retry.
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use palyra_api::ErrorDetail;
 use serde_json::{Value, json};
 
@@ -48,6 +48,32 @@ pub fn advise(headers: &mut HeaderMap, status: StatusCode) {
     headers.insert("x-should-retry", HeaderValue::from_static(if again { "true" } else { "false" }));
 }
 
+/// Tells limits by the names that these clients know, beside ours.
+pub fn tell_limits(headers: &mut HeaderMap) {
+    for (ours, theirs) in
+        [("ratelimit-limit", "x-ratelimit-limit-requests"), ("ratelimit-remaining", "x-ratelimit-remaining-requests")]
+    {
+        if let Some(value) = headers.get(ours).cloned() {
+            headers.insert(theirs, value);
+        }
+    }
+    let reset = headers.get("ratelimit-reset").or_else(|| headers.get(header::RETRY_AFTER));
+    let limited = headers.contains_key("ratelimit-limit");
+    if let Some(seconds) = reset.filter(|_| limited).and_then(|value| value.to_str().ok()?.parse().ok()) {
+        headers.insert("x-ratelimit-reset-requests", duration(seconds));
+    }
+}
+
+/// Seconds as these clients read them, such as `6m0s`.
+fn duration(seconds: u64) -> HeaderValue {
+    let text = match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    };
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0s"))
+}
+
 const fn kind(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => "authentication_error",
@@ -61,6 +87,20 @@ const fn kind(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_told_by_the_names_that_clients_know() {
+        let mut headers = HeaderMap::new();
+        tell_limits(&mut headers);
+        assert!(headers.is_empty());
+        for (name, value) in [("ratelimit-limit", 60), ("ratelimit-remaining", 7), ("ratelimit-reset", 4_205)] {
+            headers.insert(name, HeaderValue::from(value));
+        }
+        tell_limits(&mut headers);
+        let told = ["limit", "remaining", "reset"].map(|one| headers[format!("x-ratelimit-{one}-requests")].clone());
+        assert_eq!(told, ["60", "7", "1h10m5s"]);
+        assert_eq!([duration(0), duration(59), duration(360)], ["0s", "59s", "6m0s"]);
+    }
 
     #[test]
     fn a_refusal_says_what_to_do_and_is_not_asked_again() {

@@ -6,9 +6,9 @@
 //! Does not: know how clients are told. [`chat`](super::chat) and [`responses`](super::responses) do.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::http::HeaderMap;
@@ -17,12 +17,16 @@ use palyra_api::{
     call::{Call, NewCall, Output},
 };
 use palyra_journal::RecordKind;
+use palyra_notebook::RunOf;
 use palyra_types::{
     Sha256Digest, ToolName, WorkspaceName,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     naming::AgentSection,
@@ -128,24 +132,24 @@ impl AgentLoop {
     /// # Errors
     /// When the provider fails, or the daemon.
     pub async fn conduct(mut self, out: mpsc::Sender<Happening>) -> Result<Ended, Failure> {
-        let begun = Instant::now();
+        let over_at = Instant::now() + Duration::from_secs(self.agent.max_seconds.into());
+        self.keep(&self.messages).await;
         let mut usage = Usage::default();
         let (mut calls, mut refused) = (0_u32, HashMap::<Sha256Digest, u32>::new());
         for _ in 0..self.agent.max_turns {
-            if begun.elapsed() > Duration::from_secs(self.agent.max_seconds.into()) {
-                return Ok(self.ended(Why::Limit(format!("its {} seconds are over", self.agent.max_seconds)), usage));
-            }
-            let turn = self.turn(&out).await?;
-            usage = usage.and(turn.usage);
-            self.messages.push(said(&turn));
+            let Ok(turn) = timeout_at(over_at, self.turn(&out)).await else { return Ok(self.too_long(usage)) };
+            let Turn { text, calls: wanted, finish, usage: took, .. } = turn?;
+            usage = usage.and(took);
             let (own, of_client): (Vec<_>, Vec<_>) =
-                turn.calls.into_iter().partition(|call| !self.is_of_client(&call.function));
+                wanted.into_iter().partition(|call| !self.is_of_client(&call.function));
             // What the client is to do comes first: the model asks again for the rest once it knows what came of that.
+            let told = if of_client.is_empty() { &own } else { &of_client };
+            self.say(vec![said(&text, told)]).await;
             if !of_client.is_empty() {
                 return Ok(self.ended(Why::Client(of_client), usage));
             }
             if own.is_empty() {
-                let why = match turn.finish.as_deref() {
+                let why = match finish.as_deref() {
                     Some("length") => Why::Limit("the model reached its own limit".to_owned()),
                     Some("content_filter") => Why::Filtered,
                     _ => Why::Stop,
@@ -154,15 +158,19 @@ impl AgentLoop {
             }
             calls = calls.saturating_add(u32::try_from(own.len()).unwrap_or(u32::MAX));
             if calls > self.agent.max_calls {
-                return Ok(self.ended(Why::Limit(format!("it wanted more than {} calls", self.agent.max_calls)), usage));
+                let why = format!("it wanted more than {} calls", self.agent.max_calls);
+                self.say(own.iter().map(|call| unanswered(call, &why)).collect()).await;
+                return Ok(self.ended(Why::Limit(why), usage));
             }
-            let done = self.all(&own, &out).await;
-            for (call, done) in own.iter().zip(&done) {
-                self.messages.push(json!({ "role": "tool", "tool_call_id": call.id, "content": done.told }));
-                if done.is_error {
-                    let key = Sha256Digest::of(format!("{}\0{}", call.function, call.arguments).as_bytes());
-                    *refused.entry(key).or_default() += 1;
-                }
+            let Ok(done) = timeout_at(over_at, self.all(&own, &out)).await else {
+                let why = "the time of the agent is over";
+                self.say(own.iter().map(|call| unanswered(call, why)).collect()).await;
+                return Ok(self.too_long(usage));
+            };
+            self.say(own.iter().zip(&done).map(|(call, done)| answered(call, &done.told)).collect()).await;
+            for (call, _) in own.iter().zip(&done).filter(|(_, done)| done.is_error) {
+                let key = Sha256Digest::of(format!("{}\0{}", call.function, call.arguments).as_bytes());
+                *refused.entry(key).or_default() += 1;
             }
             if let Some(most) = refused.values().max().filter(|count| **count >= MOST_REPEATS) {
                 let why = format!("it asked {most} times for the same thing that was refused or failed");
@@ -174,6 +182,25 @@ impl AgentLoop {
         }
         let why = format!("it took {} turns", self.agent.max_turns);
         Ok(self.ended(Why::Limit(why), usage))
+    }
+
+    /// Adds to the conversation, and keeps it.
+    async fn say(&mut self, messages: Vec<Value>) {
+        self.keep(&messages).await;
+        self.messages.extend(messages);
+    }
+
+    /// Keeps what was said, if anything is kept.
+    async fn keep(&self, messages: &[Value]) {
+        if self.app.config_now().transcripts.enabled {
+            let (session, run, principal) = (self.session, self.run, self.caller.principal.to_string());
+            let of = RunOf { session, run, principal, model: format!("palyra/{}", self.agent.name) };
+            self.app.transcripts.say(&of, messages).await;
+        }
+    }
+
+    fn too_long(&mut self, usage: Usage) -> Ended {
+        self.ended(Why::Limit(format!("its {} seconds are over", self.agent.max_seconds)), usage)
     }
 
     fn ended(&mut self, why: Why, usage: Usage) -> Ended {
@@ -211,9 +238,10 @@ impl AgentLoop {
         if turn.text.is_empty() && !turn.refusal.is_empty() {
             tell(out, Happening::Text(turn.refusal.clone())).await?;
         }
+        let mut taken = HashSet::new();
         for (index, call) in turn.calls.iter_mut().enumerate() {
-            // Some providers leave ids out.
-            if call.id.is_empty() {
+            // Some providers leave ids out, or give two calls the same.
+            if call.id.is_empty() || !taken.insert(call.id.clone()) {
                 call.id = format!("call_{index}_{}", self.messages.len());
             }
         }
@@ -318,16 +346,26 @@ async fn tell(out: &mpsc::Sender<Happening>, happening: Happening) -> Result<(),
 }
 
 /// A turn as a message of the conversation.
-fn said(turn: &Turn) -> Value {
-    let mut message = json!({ "role": "assistant", "content": turn.text });
-    if let Some(message) = message.as_object_mut().filter(|_| !turn.calls.is_empty()) {
+fn said(text: &str, calls: &[WantedCall]) -> Value {
+    let mut message = json!({ "role": "assistant", "content": text });
+    if let Some(message) = message.as_object_mut().filter(|_| !calls.is_empty()) {
         let call = |call: &WantedCall| {
             let arguments = if call.is_too_long { "{}" } else { call.arguments.as_str() };
             json!({ "id": call.id, "type": "function", "function": { "name": call.function, "arguments": arguments } })
         };
-        message.insert("tool_calls".to_owned(), turn.calls.iter().map(call).collect());
+        message.insert("tool_calls".to_owned(), calls.iter().map(call).collect());
     }
     message
+}
+
+/// What came of a call as a message of the conversation.
+fn answered(call: &WantedCall, told: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": call.id, "content": told })
+}
+
+/// The same of a call that was not proposed any more. Whoever goes on with the conversation needs an answer to every call.
+fn unanswered(call: &WantedCall, why: &str) -> Value {
+    answered(call, &refusal("limited", why, "say what is missing"))
 }
 
 fn arguments(wanted: &WantedCall) -> Result<Map<String, Value>, String> {

@@ -3,7 +3,7 @@
 //! Guarantees: a model that is passed through is proxied and nothing else; whatever an agent model wants to do goes through the gate like any
 //! call, with the credential that asked and never with more; a refusal is told to the model as final; nobody but a person answers a
 //! question, whatever a client sends. What comes from a provider is checked before it is passed on, and bounded.
-//! Does not: keep conversations of chats, which clients send whole each time.
+//! Does not: go on with chats by itself, which clients send whole each time; responses can be continued.
 //!
 //! | you look for | read |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | proxying | [`passing`], [`upstream`] |
 //! | the loop of an agent model | [`looping`], [`turn`], [`offering`] |
 //! | how it is told to clients of chats | [`chat`] |
-//! | and of responses | [`responses`] |
+//! | and of responses, and what those ask | [`responses`], [`wanted`] |
+//! | responses that are kept | [`stored`] |
 //! | errors in their shape | [`failing`] |
 
 pub mod chat;
@@ -21,6 +22,8 @@ pub mod naming;
 pub mod offering;
 pub mod passing;
 pub mod responses;
+pub mod stored;
 pub mod telling;
 pub mod turn;
 pub mod upstream;
+pub mod wanted;

@@ -33,7 +33,7 @@ pub async fn pass(
 ) -> Result<Response, Failure> {
     let streams = endpoint != Endpoint::Embeddings && body.get("stream") == Some(&json!(true));
     let (answered, mut sent) = upstream::send(app, caller, (model, Ask { endpoint, streams }), body).await?;
-    let answered = upstream::accepted(answered, &mut sent).await?;
+    let answered = upstream::accepted(app, answered, &mut sent).await?;
     let request_id = answered.answer.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok());
     let mut response = if streams {
         if !upstream::is_events(answered.answer.content_type.as_deref()) {

@@ -1,21 +1,23 @@
-//! Responses of agent models: reads what a client asks, and tells it what the loop does, as items and semantic events.
+//! Responses of agent models: tells a client what the loop does, as items and semantic events.
 //!
 //! Guarantees: events are numbered without a gap; governed calls are told as `mcp_call` items of the server `palyra`, questions as
-//! `mcp_approval_request`. SECURITY: an `mcp_approval_response` is refused: whoever holds an agent's credential must not answer for a person.
+//! `mcp_approval_request`; `store` says whether the response is kept by then, not whether that was meant.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
-use palyra_types::visible::visible;
+use palyra_types::id::SessionId;
 use serde_json::{Map, Value, json};
 
 use super::{
-    chat::{self, MOST_TOOLS, asked, flag},
+    chat::{self, asked},
     failing,
     looping::{Done, Ended, Happening, Why},
     naming::AgentSection,
+    stored,
     telling::{self, Telling, named},
     turn::{Usage, WantedCall},
+    wanted::Wanted,
 };
 use crate::{app::App, caller::Caller, failure::Failure, reply};
 
@@ -29,208 +31,62 @@ pub async fn answer(
     agent: Arc<AgentSection>,
     body: Map<String, Value>,
 ) -> Result<Response, Failure> {
-    let Wanted { streams, instructions, said, of_client, settings, told_tools } = Wanted::read(body)?;
-    let mut messages = Vec::new();
-    if let Some(instructions) = &instructions {
+    let wanted = Wanted::read(body)?;
+    let (mut messages, mut session) = (Vec::new(), None);
+    if let Some(instructions) = &wanted.instructions {
         messages.push(json!({ "role": "system", "content": instructions }));
     }
-    messages.extend(said);
+    // What a response was told for itself is not carried on; what was said is.
+    let untold = messages.len() + usize::from(!agent.instructions.is_empty());
+    if let Some(previous) = &wanted.previous {
+        let past = stored::past(app, caller, previous).await?;
+        messages.extend(past.messages);
+        session = Some(past.session);
+    }
+    messages.extend(wanted.said);
     let model = format!("palyra/{}", agent.name);
-    let begun = chat::begin(app, caller, agent, (of_client, messages), settings).await?;
+    let begun = chat::begin(app, caller, agent, (wanted.of_client, messages), (wanted.settings, session)).await?;
     let telling = ResponseTelling {
         id: format!("resp_{}", begun.run),
         created: app.clock.now().unix_millis() / 1_000,
         model,
-        instructions,
-        tools: told_tools,
+        previous: wanted.previous,
+        instructions: wanted.instructions,
+        metadata: wanted.metadata,
+        tools: wanted.tools,
         local: app.local.to_string(),
+        stores: wanted.stores && app.config_now().transcripts.enabled,
+        keeping: Keeping { app: Arc::clone(app), session: begun.session, whose: caller.principal.to_string() },
+        sent: wanted.items,
+        untold,
         sequence: 0,
         items: Vec::new(),
         message: None,
         calls: BTreeMap::new(),
         questions: BTreeMap::new(),
     };
-    if streams {
-        return Ok(telling::stream(begun, telling, |_| std::future::ready(())));
+    if wanted.streams {
+        return Ok(telling::stream(begun, telling));
     }
-    let (whole, _) = telling::whole(begun, telling).await?;
-    Ok(reply::json(StatusCode::OK, &whole))
-}
-
-/// What a client wants, in the words of chat completions, which every provider speaks.
-struct Wanted {
-    streams: bool,
-    instructions: Option<String>,
-    said: Vec<Value>,
-    of_client: Vec<Value>,
-    settings: Map<String, Value>,
-    told_tools: Vec<Value>,
-}
-
-impl Wanted {
-    fn read(mut body: Map<String, Value>) -> Result<Self, Failure> {
-        let streams = flag(&mut body, "stream")?;
-        if flag(&mut body, "background")? {
-            return Err(Failure::bad_request("an agent answers while its client waits; leave `background` out"));
-        }
-        for kept in ["previous_response_id", "conversation"] {
-            if body.remove(kept).is_some_and(|value| !value.is_null()) {
-                let message = format!("`{kept}` is not kept for agents; send the whole conversation as `input`");
-                return Err(Failure::bad_request(message));
-            }
-        }
-        let instructions = match body.remove("instructions") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text),
-            Some(_) => return Err(Failure::bad_request("`instructions` is no text")),
-        };
-        let said = match body.remove("input") {
-            Some(Value::String(text)) => vec![json!({ "role": "user", "content": text })],
-            Some(Value::Array(items)) => messages(items)?,
-            _ => return Err(Failure::bad_request("`input` is missing, or neither a text nor a list")),
-        };
-        let told_tools = match body.remove("tools") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(tools)) if tools.len() <= MOST_TOOLS => tools,
-            Some(_) => return Err(Failure::bad_request(format!("`tools` is no list of at most {MOST_TOOLS}"))),
-        };
-        let of_client = told_tools.iter().map(function).collect::<Result<_, _>>()?;
-        let mut settings = Map::new();
-        for (theirs, ours) in [
-            ("temperature", "temperature"),
-            ("top_p", "top_p"),
-            ("max_output_tokens", "max_tokens"),
-            ("parallel_tool_calls", "parallel_tool_calls"),
-        ] {
-            if let Some(value) = body.remove(theirs).filter(|value| !value.is_null()) {
-                settings.insert(ours.to_owned(), value);
-            }
-        }
-        match body.remove("tool_choice") {
-            Some(choice @ Value::String(_)) => drop(settings.insert("tool_choice".to_owned(), choice)),
-            Some(Value::Object(choice)) if choice.get("type") == Some(&json!("function")) => {
-                let name = choice.get("name").cloned().unwrap_or_default();
-                let choice = json!({ "type": "function", "function": { "name": name } });
-                settings.insert("tool_choice".to_owned(), choice);
-            }
-            _ => {}
-        }
-        Ok(Self { streams, instructions, said, of_client, settings, told_tools })
-    }
-}
-
-/// A function of the client, as chats spell it.
-fn function(tool: &Value) -> Result<Value, Failure> {
-    let name = tool.get("name").and_then(Value::as_str);
-    match (tool.get("type").and_then(Value::as_str), name) {
-        (Some("function"), Some(name)) => {
-            let mut function = json!({ "name": name });
-            if let Some(function) = function.as_object_mut() {
-                for key in ["description", "parameters", "strict"] {
-                    if let Some(value) = tool.get(key).filter(|value| !value.is_null()) {
-                        function.insert(key.to_owned(), value.clone());
-                    }
-                }
-            }
-            Ok(json!({ "type": "function", "function": function }))
-        }
-        (kind, _) => {
-            let kind = visible(kind.unwrap_or("nothing"));
-            Err(Failure::bad_request(format!("a tool of an agent's client is a function with a name, not `{kind}`")))
-        }
-    }
-}
-
-/// Items of a conversation as messages of a chat.
-fn messages(items: Vec<Value>) -> Result<Vec<Value>, Failure> {
-    let mut messages = Vec::new();
-    for item in items {
-        let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match kind {
-            "message" => {
-                let role = match text("role").as_str() {
-                    "developer" => "system".to_owned(),
-                    role @ ("system" | "user" | "assistant") => role.to_owned(),
-                    other => return Err(Failure::bad_request(format!("nobody is called `{}`", visible(other)))),
-                };
-                let content = content(item.get("content"))?;
-                messages.push(json!({ "role": role, "content": content }));
-            }
-            "function_call" | "mcp_call" => {
-                let id = if kind == "mcp_call" { text("id") } else { text("call_id") };
-                let function = json!({ "name": function_of(&text("name")), "arguments": text("arguments") });
-                let call = json!({ "id": id, "type": "function", "function": function });
-                messages.push(json!({ "role": "assistant", "content": "", "tool_calls": [call] }));
-                if kind == "mcp_call" {
-                    let output = item.get("output").or_else(|| item.get("error")).and_then(Value::as_str);
-                    let output = output.unwrap_or_default();
-                    messages.push(json!({ "role": "tool", "tool_call_id": id, "content": output }));
-                }
-            }
-            "function_call_output" => {
-                let output = match item.get("output") {
-                    Some(Value::String(text)) => text.clone(),
-                    Some(other) => other.to_string(),
-                    None => String::new(),
-                };
-                messages.push(json!({ "role": "tool", "tool_call_id": text("call_id"), "content": output }));
-            }
-            // What was asked is answered elsewhere, and what a model thought is its provider's own.
-            "mcp_approval_request" | "mcp_list_tools" | "reasoning" => {}
-            "mcp_approval_response" => {
-                return Err(Failure::new(
-                    "not_for_agents",
-                    "a person answers, not the client of an agent",
-                    "answer in the console, or with `palyra approvals`; the agent goes on by itself then",
-                ));
-            }
-            other => {
-                return Err(Failure::bad_request(format!(
-                    "an item of the kind `{}` is not understood",
-                    visible(other)
-                )));
-            }
-        }
-    }
-    Ok(messages)
-}
-
-/// A tool of ours by the name that the model knows it by; any other as it stands.
-fn function_of(name: &str) -> String {
-    palyra_types::ToolName::parse(name).map_or_else(|_| name.to_owned(), |tool| super::offering::function_name(&tool))
-}
-
-fn content(content: Option<&Value>) -> Result<Value, Failure> {
-    let parts = match content {
-        Some(Value::String(text)) => return Ok(json!(text)),
-        Some(Value::Array(parts)) => parts,
-        _ => return Err(Failure::bad_request("a message has no content")),
-    };
-    let part = |part: &Value| {
-        let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
-        match kind {
-            "input_text" | "output_text" | "text" => {
-                Ok(json!({ "type": "text", "text": part.get("text").cloned().unwrap_or_default() }))
-            }
-            "refusal" => Ok(json!({ "type": "text", "text": part.get("refusal").cloned().unwrap_or_default() })),
-            "input_image" => Ok(json!({ "type": "image_url", "image_url": {
-                "url": part.get("image_url").cloned().unwrap_or_default(),
-                "detail": part.get("detail").cloned().unwrap_or_else(|| json!("auto")),
-            } })),
-            other => Err(Failure::bad_request(format!("content of the kind `{}` is not understood", visible(other)))),
-        }
-    };
-    parts.iter().map(part).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    Ok(reply::json(StatusCode::OK, &telling::whole(begun, telling).await?))
 }
 
 struct ResponseTelling {
     id: String,
     created: i64,
     model: String,
+    previous: Option<String>,
     instructions: Option<String>,
+    metadata: Value,
     tools: Vec<Value>,
     local: String,
+    /// Whether it is to be kept, and in the end whether it is.
+    stores: bool,
+    keeping: Keeping,
+    /// What the client sent.
+    sent: Vec<Value>,
+    /// How many messages at the beginning are not carried on.
+    untold: usize,
     sequence: u64,
     items: Vec<Value>,
     /// Where the message stands that is being said, and its text.
@@ -239,6 +95,13 @@ struct ResponseTelling {
     calls: BTreeMap<String, usize>,
     /// Where questions stand, by the ids of their calls.
     questions: BTreeMap<String, usize>,
+}
+
+/// Where a response is kept, and for whom.
+struct Keeping {
+    app: Arc<App>,
+    session: SessionId,
+    whose: String,
 }
 
 impl ResponseTelling {
@@ -260,9 +123,9 @@ impl ResponseTelling {
         let error = error.map(|failure| json!({ "code": "server_error", "message": failure.detail.message }));
         json!({
             "id": self.id, "object": "response", "created_at": self.created, "status": status, "background": false,
-            "error": error, "incomplete_details": limit, "instructions": self.instructions, "metadata": {},
-            "model": self.model, "output": self.items, "parallel_tool_calls": true, "previous_response_id": null,
-            "store": false, "temperature": 1.0, "top_p": 1.0, "text": { "format": { "type": "text" } },
+            "error": error, "incomplete_details": limit, "instructions": self.instructions, "metadata": self.metadata,
+            "model": self.model, "output": self.items, "parallel_tool_calls": true,
+            "previous_response_id": self.previous, "store": self.stores, "temperature": 1.0, "top_p": 1.0, "text": { "format": { "type": "text" } },
             "tool_choice": "auto", "tools": self.tools, "truncation": "disabled",
             "usage": ended.map(|ended| usage(ended.usage)),
         })
@@ -366,7 +229,10 @@ impl ResponseTelling {
         // One that was never proposed has no item: the model alone is told.
         let Some(index) = self.calls.get(&done.id).copied() else { return Vec::new() };
         let failed = done.code.is_some();
-        let (output, error) = if failed { (Value::Null, json!(done.told)) } else { (json!(done.told), Value::Null) };
+        let (output, error) = match failed {
+            true => (Value::Null, json!({ "type": "mcp_tool_execution_error", "content": [text(&done.told)] })),
+            false => (json!(done.told), Value::Null),
+        };
         let status = if failed { "failed" } else { "completed" };
         let palyra = chat::call(done);
         self.set(index, &[("status", json!(status)), ("output", output), ("error", error), ("palyra", palyra)]);
@@ -420,38 +286,50 @@ impl Telling for ResponseTelling {
         }
     }
 
-    fn end(&mut self, ended: Result<&Ended, &Failure>) -> Vec<Bytes> {
+    fn closing(&mut self, ended: &Ended) -> Vec<Bytes> {
         let mut pieces = self.close_message();
-        match ended {
-            Ok(ended) => {
-                if let Why::Client(calls) = &ended.why {
-                    pieces.extend(calls.iter().flat_map(|call| self.wanted(call)).collect::<Vec<_>>());
-                }
-                let status = status(&ended.why);
-                let response = self.response(status, Some(ended), None);
-                pieces.push(self.event(&format!("response.{status}"), json!({ "response": response })));
-            }
-            Err(failure) => {
-                let response = self.response("failed", None, Some(failure));
-                let shape = failing::shape(failure.status, &failure.detail);
-                let error = shape.get("error").cloned().unwrap_or_default();
-                pieces.push(self.event(
-                    "error",
-                    json!({
-                        "code": error.get("code"), "message": error.get("message"), "param": null,
-                    }),
-                ));
-                pieces.push(self.event("response.failed", json!({ "response": response })));
-            }
+        if let Why::Client(calls) = &ended.why {
+            pieces.extend(calls.iter().flat_map(|call| self.wanted(call)).collect::<Vec<_>>());
         }
         pieces
     }
 
-    fn whole(&mut self, ended: &Ended) -> Value {
-        self.close_message();
-        if let Why::Client(calls) = &ended.why {
-            calls.iter().for_each(|call| drop(self.wanted(call)));
+    async fn keep(&mut self, ended: &Ended) {
+        if !self.stores {
+            return;
         }
+        let response = self.response(status(&ended.why), Some(ended), None);
+        let messages = ended.messages.get(self.untold..).unwrap_or_default();
+        let Keeping { app, session, whose } = &self.keeping;
+        let kept = stored::keep(app, (*session, whose), &response, (&self.sent, messages)).await;
+        if let Err(failure) = kept {
+            tracing::warn!(response = self.id, error = failure.detail.message, "a response could not be kept");
+            self.stores = false;
+        }
+    }
+
+    fn end(&mut self, ended: Result<&Ended, &Failure>) -> Vec<Bytes> {
+        match ended {
+            Ok(ended) => {
+                let status = status(&ended.why);
+                let response = self.response(status, Some(ended), None);
+                vec![self.event(&format!("response.{status}"), json!({ "response": response }))]
+            }
+            Err(failure) => {
+                let mut pieces = self.close_message();
+                self.stores = false;
+                let response = self.response("failed", None, Some(failure));
+                let shape = failing::shape(failure.status, &failure.detail);
+                let error = shape.get("error").cloned().unwrap_or_default();
+                let told = json!({ "code": error.get("code"), "message": error.get("message"), "param": null });
+                pieces.push(self.event("error", told));
+                pieces.push(self.event("response.failed", json!({ "response": response })));
+                pieces
+            }
+        }
+    }
+
+    fn whole(&mut self, ended: &Ended) -> Value {
         self.response(status(&ended.why), Some(ended), None)
     }
 }
@@ -463,9 +341,13 @@ const fn status(why: &Why) -> &'static str {
     }
 }
 
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
 fn usage(usage: Usage) -> Value {
     json!({
-        "input_tokens": usage.input, "input_tokens_details": { "cached_tokens": 0 },
+        "input_tokens": usage.input, "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
         "output_tokens": usage.output, "output_tokens_details": { "reasoning_tokens": 0 },
         "total_tokens": usage.total(),
     })

@@ -28,6 +28,16 @@ pub trait Telling: Send + 'static {
     /// What is told about something that happened.
     fn happened(&mut self, happening: &Happening) -> Vec<Bytes>;
 
+    /// What is told once the loop has ended well, before the end is.
+    fn closing(&mut self, _: &Ended) -> Vec<Bytes> {
+        Vec::new()
+    }
+
+    /// Keeps what is to be kept of it. What is told afterwards may say whether that could be done.
+    fn keep(&mut self, _: &Ended) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// What is told at the end, if it is a stream.
     fn end(&mut self, ended: Result<&Ended, &Failure>) -> Vec<Bytes>;
 
@@ -39,7 +49,7 @@ pub trait Telling: Send + 'static {
 ///
 /// # Errors
 /// When the provider fails, or the daemon.
-pub async fn whole(agent: AgentLoop, mut telling: impl Telling) -> Result<(Value, Ended), Failure> {
+pub async fn whole(agent: AgentLoop, mut telling: impl Telling) -> Result<Value, Failure> {
     let (out, mut happenings) = mpsc::channel(BACKLOG);
     let work = agent.conduct(out);
     tokio::pin!(work);
@@ -54,33 +64,24 @@ pub async fn whole(agent: AgentLoop, mut telling: impl Telling) -> Result<(Value
     while let Ok(happening) = happenings.try_recv() {
         telling.happened(&happening);
     }
-    Ok((telling.whole(&ended), ended))
+    telling.closing(&ended);
+    telling.keep(&ended).await;
+    Ok(telling.whole(&ended))
 }
 
-/// Runs a loop and tells it as a stream. `over` is told when it has ended well.
-pub fn stream<F>(
-    agent: AgentLoop,
-    mut telling: impl Telling,
-    over: impl FnOnce(Ended) -> F + Send + 'static,
-) -> Response
-where
-    F: Future<Output = ()> + Send,
-{
+/// Runs a loop and tells it as a stream.
+pub fn stream(agent: AgentLoop, mut telling: impl Telling) -> Response {
     let (sender, body) = events();
     tokio::spawn(async move {
-        let work = tell(agent, &mut telling, &sender);
-        let ended = tokio::select! {
-            ended = work => ended,
-            () = sender.closed() => return,
-        };
-        if let Some(ended) = ended {
-            over(ended).await;
+        tokio::select! {
+            _ = tell(agent, &mut telling, &sender) => {}
+            () = sender.closed() => {}
         }
     });
     body
 }
 
-async fn tell(agent: AgentLoop, telling: &mut impl Telling, sender: &mpsc::Sender<Bytes>) -> Option<Ended> {
+async fn tell(agent: AgentLoop, telling: &mut impl Telling, sender: &mpsc::Sender<Bytes>) -> Option<()> {
     let (out, mut happenings) = mpsc::channel(BACKLOG);
     let work = agent.conduct(out);
     tokio::pin!(work);
@@ -100,8 +101,11 @@ async fn tell(agent: AgentLoop, telling: &mut impl Telling, sender: &mpsc::Sende
     while let Ok(happening) = happenings.try_recv() {
         send(sender, telling.happened(&happening)).await?;
     }
-    send(sender, telling.end(ended.as_ref())).await?;
-    ended.ok()
+    if let Ok(ended) = &ended {
+        send(sender, telling.closing(ended)).await?;
+        telling.keep(ended).await;
+    }
+    send(sender, telling.end(ended.as_ref())).await
 }
 
 async fn send(sender: &mpsc::Sender<Bytes>, pieces: Vec<Bytes>) -> Option<()> {

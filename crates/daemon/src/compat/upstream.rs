@@ -7,7 +7,6 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
 use axum::http::StatusCode;
@@ -16,13 +15,16 @@ use palyra_gate::{
     Gate,
     models::{ModelAnswer, ModelRequest},
 };
+use palyra_journal::mask::masked;
 use palyra_provider::{
-    Answered, Ask, Endpoint, Key, Keys, ModelName, ProviderError, ProviderSection, Providers, RouteError, Unusable,
-    World,
+    Answered, Ask, Endpoint, Key, Keys, ModelName, Phase, ProviderError, ProviderSection, Providers, RouteError,
+    Unusable, World,
     sse::{SseDecoder, SseEvent},
 };
 use palyra_types::{Clock, Entropy, SecretRef, Sha256Digest};
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
 
 use super::turn::Usage;
 use crate::{app::App, caller::Caller, failure::Failure};
@@ -241,19 +243,22 @@ pub fn broken(error: &ProviderError) -> Failure {
 ///
 /// # Errors
 /// With the refusal.
-pub async fn accepted(answered: Answered, sent: &mut Sent) -> Result<Answered, Failure> {
+pub async fn accepted(app: &App, answered: Answered, sent: &mut Sent) -> Result<Answered, Failure> {
     let status = answered.answer.status;
     if status.is_success() {
         return Ok(answered);
     }
     let provider = answered.provider.to_string();
+    let key = key_of(app, &provider);
     let said = answered.answer.body.collect(LONGEST_ERROR).await.unwrap_or_default();
     let said: Option<Value> = serde_json::from_slice(&said).ok();
     let message = said.as_ref().and_then(|said| said.get("error")).and_then(|error| match error {
         Value::String(text) => Some(text.as_str()),
         other => other.get("message").and_then(Value::as_str),
     });
-    let message: String = message.unwrap_or("it says no more").chars().take(LONGEST_MESSAGE).collect();
+    // SECURITY: some providers repeat the key that they refuse, and the client of the daemon is not to learn it.
+    let message = without(message.unwrap_or("it says no more"), key.as_ref());
+    let message: String = message.chars().take(LONGEST_MESSAGE).collect();
     let message = format!("`{provider}` answered {}: {}", status.as_u16(), palyra_types::visible::visible(&message));
     let (code, help) = match status.as_u16() {
         401 | 403 => ("provider_refused", "look at the provider's `key` in the vault and in [[provider]]"),
@@ -265,6 +270,22 @@ pub async fn accepted(answered: Answered, sent: &mut Sent) -> Result<Answered, F
     };
     sent.failed(code);
     Err(Failure::new(code, message, help))
+}
+
+/// The key that a provider is asked with, if it wants one.
+fn key_of(app: &App, provider: &str) -> Option<Zeroizing<String>> {
+    let config = app.config_now();
+    let section = config.provider.iter().find(|one| one.name.as_str() == provider)?;
+    app.gate.provider_key(section.key.as_ref()?)
+}
+
+/// A text of a provider without the key that it was asked with, and without what looks like one.
+fn without(text: &str, key: Option<&Zeroizing<String>>) -> String {
+    let text = match key.map(|key| key.trim()).filter(|key| !key.is_empty()) {
+        Some(key) => text.replace(key, "[the key]"),
+        None => text.to_owned(),
+    };
+    masked(text)
 }
 
 /// The events of a streamed answer.
@@ -289,11 +310,18 @@ impl Events {
     /// # Errors
     /// When the provider breaks off, takes too long, or sends no events.
     pub async fn event(&mut self) -> Result<Option<SseEvent>, Failure> {
+        // SECURITY: comments and drops of an event are pieces, too, and a provider could hold its reader with them for ever.
+        let since = Instant::now();
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            match self.answer.next().await {
+            let within = self.answer.patience();
+            let piece = match timeout_at(since + within, self.answer.next()).await {
+                Ok(piece) => piece,
+                Err(_) => Some(Err(ProviderError::TimedOut { what: Phase::Body, within })),
+            };
+            match piece {
                 None => return Ok(None),
                 Some(Err(error)) => {
                     let failure = broken(&error);
@@ -363,7 +391,7 @@ impl Events {
 pub async fn chat(app: &App, caller: &Caller, model: &str, body: Map<String, Value>) -> Result<Events, Failure> {
     let ask = Ask { endpoint: Endpoint::ChatCompletions, streams: true };
     let (answered, mut sent) = send(app, caller, (model, ask), body).await?;
-    let answered = accepted(answered, &mut sent).await?;
+    let answered = accepted(app, answered, &mut sent).await?;
     if !is_events(answered.answer.content_type.as_deref()) {
         sent.failed("bad_answer");
         return Err(malformed("it is no stream of events"));

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use palyra_access::FeatureFlag;
-use palyra_api::compat::AskedOfModel;
+use palyra_api::compat::{AskedOfModel, ItemQuery};
 use palyra_provider::Endpoint;
 use serde_json::{Map, Value, json};
 
@@ -18,8 +18,9 @@ use crate::{
         chat as chats,
         naming::{self, Meant},
         passing, responses as answers,
+        stored::{self, Slice},
     },
-    extract::{FACADE_BODY, Said},
+    extract::{Asked, Heard},
     failure::Failure,
     reply::Reply,
 };
@@ -52,11 +53,7 @@ pub(super) async fn model(
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
-pub(super) async fn chat(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
-) -> Result<Response, Failure> {
+pub(super) async fn chat(State(app): State<Arc<App>>, caller: Caller, Heard(said): Heard) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(agent) => chats::answer(&app, &caller, agent, said).await,
         Meant::Model(model) => passing::pass(&app, &caller, (&model, Endpoint::ChatCompletions), said).await,
@@ -70,12 +67,59 @@ pub(super) async fn chat(
 pub(super) async fn responses(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
+    Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(agent) => answers::answer(&app, &caller, agent, said).await,
         Meant::Model(model) => passing::pass(&app, &caller, (&model, Endpoint::Responses), said).await,
     }
+}
+
+/// A response of an agent that was kept.
+#[utoipa::path(get, path = "/v1/responses/{id}", tag = "compat", security(("bearer" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Object), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
+pub(super) async fn response(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Reply<Value>, Failure> {
+    switched_on(&app)?;
+    Ok(Reply(stored::response(&app, &caller, &id).await?))
+}
+
+/// Deletes a response of an agent that was kept.
+#[utoipa::path(delete, path = "/v1/responses/{id}", tag = "compat", security(("bearer" = [])), params(("id" = String, Path)),
+    responses((status = 200, body = Object), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
+pub(super) async fn delete_response(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Reply<Value>, Failure> {
+    switched_on(&app)?;
+    Ok(Reply(stored::delete(&app, &caller, &id).await?))
+}
+
+/// What was sent with a response of an agent that was kept.
+#[utoipa::path(get, path = "/v1/responses/{id}/input_items", tag = "compat", security(("bearer" = [])),
+    params(("id" = String, Path), ItemQuery),
+    responses((status = 200, body = Object), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
+pub(super) async fn input_items(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Asked(query): Asked<ItemQuery>,
+) -> Result<Reply<Value>, Failure> {
+    switched_on(&app)?;
+    let limit = match query.limit.unwrap_or(DEFAULT_ITEMS) {
+        limit @ 1..=100 => usize::from(limit),
+        _ => return Err(Failure::bad_request("`limit` is 1 to 100")),
+    };
+    let ascends = match query.order.as_deref() {
+        None | Some("desc") => false,
+        Some("asc") => true,
+        Some(_) => return Err(Failure::bad_request("`order` is neither `asc` nor `desc`")),
+    };
+    Ok(Reply(stored::sent(&app, &caller, (&id, Slice { after: query.after, limit, ascends })).await?))
 }
 
 /// Embeddings of a model.
@@ -84,7 +128,7 @@ pub(super) async fn responses(
 pub(super) async fn embeddings(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Said { said, .. }: Said<Map<String, Value>, FACADE_BODY>,
+    Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(_) => Err(Failure::bad_request("an agent has no embeddings; name a model of a provider")),
@@ -115,3 +159,6 @@ fn switched_on(app: &App) -> Result<(), Failure> {
 fn told(id: &str, owner: &str) -> Value {
     json!({ "id": id, "object": "model", "created": 0, "owned_by": owner })
 }
+
+/// How many items are told unless a client says.
+const DEFAULT_ITEMS: u8 = 20;

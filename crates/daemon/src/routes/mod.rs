@@ -22,6 +22,7 @@ mod postures;
 mod publishers;
 mod runs;
 mod secrets;
+mod sessions;
 mod skills;
 mod tokens;
 mod tools;
@@ -78,6 +79,10 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(runs::open))
         .routes(routes!(runs::show))
         .routes(routes!(runs::stream))
+        .routes(routes!(sessions::transcript))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::show))
+        .routes(routes!(sessions::forget))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::unlock))
         .routes(routes!(approvals::show))
@@ -139,6 +144,8 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))
         .routes(routes!(compat::responses))
+        .routes(routes!(compat::response, compat::delete_response))
+        .routes(routes!(compat::input_items))
         .routes(routes!(compat::embeddings))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))

@@ -11,8 +11,8 @@ pub enum TranscriptError {
     /// A name, the id of a call or a principal cannot be written so.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// The run is another session's.
-    #[error("run {0} belongs to another session")]
+    /// The run is another session's, or somebody else's.
+    #[error("run {0} belongs to another session or principal")]
     OtherSession(RunId),
     /// The run has no room left.
     #[error("run {0} holds {MOST_RUN_BYTES} bytes of messages, which is the limit")]

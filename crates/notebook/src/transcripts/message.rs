@@ -60,6 +60,28 @@ pub struct NewMessage {
     pub content: Value,
 }
 
+/// Which run something is said in, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOf {
+    /// The session.
+    pub session: SessionId,
+    /// The run.
+    pub run: RunId,
+    /// Who asked for it.
+    pub principal: String,
+    /// The model that was asked, as its client calls it.
+    pub model: String,
+}
+
+/// A message, and the run that it is to be appended to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// The run.
+    pub of: RunOf,
+    /// The message.
+    pub new: NewMessage,
+}
+
 /// What is known of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
@@ -67,6 +89,10 @@ pub struct RunSummary {
     pub run: RunId,
     /// The session that it belongs to.
     pub session: SessionId,
+    /// Who asked for it.
+    pub principal: String,
+    /// The model that was asked.
+    pub model: String,
     /// How many messages it has.
     pub messages: u64,
     /// The bytes that count against its limit.
@@ -75,6 +101,13 @@ pub struct RunSummary {
     pub first: Timestamp,
     /// When the last was.
     pub last: Timestamp,
+}
+
+impl RunOf {
+    pub(super) fn check(&self) -> Result<(), TranscriptError> {
+        check("principal", &self.principal, MOST_LABEL_CHARS)?;
+        Ok(check("model", &self.model, MOST_LABEL_CHARS)?)
+    }
 }
 
 impl NewMessage {

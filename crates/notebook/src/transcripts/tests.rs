@@ -23,7 +23,7 @@ impl Lab {
 
     fn say(&self, session: u128, run: u128, text: &str) -> Message {
         self.clock.advance(1);
-        self.store.append(session_id(session), run_id(run), &said(json!(text))).unwrap()
+        self.store.append(&of(session, run), &said(json!(text))).unwrap()
     }
 
     fn respond(&self, id: &str, conversation: &Value) -> Result<Response, TranscriptError> {
@@ -45,6 +45,11 @@ fn run_id(number: u128) -> RunId {
     RunId::from_parts(Timestamp::from_unix_millis(2), number)
 }
 
+fn of(session: u128, run: u128) -> RunOf {
+    let (principal, model) = ("agent:claude".to_owned(), "palyra/coder".to_owned());
+    RunOf { session: session_id(session), run: run_id(run), principal, model }
+}
+
 fn said(content: Value) -> NewMessage {
     NewMessage { role: Role::User, name: None, call_id: None, content }
 }
@@ -59,7 +64,7 @@ fn messages_are_numbered_in_order_and_survive_a_restart() {
         content: json!([{ "type": "text", "text": "ok\u{0}" }]),
     };
     let first = lab.say(1, 1, "read it");
-    let second = lab.store.append(session_id(1), run_id(1), &answer).unwrap();
+    let second = lab.store.append(&of(1, 1), &answer).unwrap();
     lab.say(1, 2, "another run");
     assert_eq!((first.seq, second.seq, second.cut), (0, 1, false));
     let Lab { directory, clock, store } = lab;
@@ -73,9 +78,60 @@ fn messages_are_numbered_in_order_and_survive_a_restart() {
 fn a_run_belongs_to_one_session() {
     let lab = Lab::new();
     lab.say(1, 1, "mine");
-    let refused = lab.store.append(session_id(2), run_id(1), &said(json!("theirs"))).unwrap_err();
+    let refused = lab.store.append(&of(2, 1), &said(json!("theirs"))).unwrap_err();
     assert!(matches!(refused, TranscriptError::OtherSession(run) if run == run_id(1)));
     assert_eq!(lab.store.run(run_id(1)).unwrap().unwrap().messages, 1);
+}
+
+#[test]
+fn messages_are_appended_together_and_one_that_is_refused_holds_up_no_other() {
+    let lab = Lab::new();
+    lab.say(1, 1, "mine");
+    let line = |session, run, text: &str| Line { of: of(session, run), new: said(json!(text)) };
+    let foreign = Line { of: RunOf { principal: "agent:eve".to_owned(), ..of(1, 1) }, new: said(json!("not hers")) };
+    let refused = lab.store.append_all(&[line(1, 1, "a"), line(2, 1, "b"), foreign, line(1, 2, "c")]).unwrap();
+    let refused: Vec<(usize, String)> = refused.into_iter().map(|(index, why)| (index, why.to_string())).collect();
+    let why = format!("run {} belongs to another session or principal", run_id(1));
+    assert_eq!(refused, [(1, why.clone()), (2, why)]);
+    let texts = |run| lab.store.list(run_id(run), None, 9).unwrap().items.into_iter().map(|one| one.content).collect();
+    let (first, second): (Vec<Value>, Vec<Value>) = (texts(1), texts(2));
+    assert_eq!((first, second), (vec![json!("mine"), json!("a")], vec![json!("c")]));
+}
+
+#[test]
+fn sessions_are_listed_newest_first_by_whose_they_are() {
+    let lab = Lab::new();
+    for (session, run) in [(1, 1), (1, 2), (3, 3)] {
+        lab.say(session, run, "hello");
+    }
+    let eve = RunOf { principal: "agent:eve".to_owned(), ..of(2, 4) };
+    lab.store.append(&eve, &said(json!("hers"))).unwrap();
+    let listed = |whose, before, limit| {
+        let page = lab.store.sessions(whose, before, limit).unwrap();
+        (page.items.iter().map(|one| (one.session, one.runs)).collect::<Vec<_>>(), page.next)
+    };
+    let (one, two, three) = ((session_id(1), 2), (session_id(2), 1), (session_id(3), 1));
+    assert_eq!(listed(None, None, 9), (vec![three, two, one], None));
+    assert_eq!(listed(Some("agent:claude"), None, 1), (vec![three], Some(session_id(3))));
+    assert_eq!(listed(Some("agent:claude"), Some(session_id(3)), 1), (vec![one], None));
+    assert_eq!(listed(Some("agent:nobody"), None, 9), (vec![], None));
+    let found = lab.store.session(session_id(2)).unwrap().unwrap();
+    assert_eq!((found.principal.as_str(), found.messages), ("agent:eve", 1));
+    assert_eq!(lab.store.session(session_id(9)).unwrap(), None);
+}
+
+#[test]
+fn beyond_what_is_kept_the_runs_go_in_which_nothing_was_said_for_longest() {
+    let lab = Lab::new();
+    for run in [1, 2, 3] {
+        lab.say(1, run, "about as long as the others");
+    }
+    lab.say(1, 1, "goes on");
+    let bytes = |run| lab.store.run(run_id(run)).unwrap().map(|run| run.bytes);
+    let both = bytes(1).unwrap() + bytes(3).unwrap();
+    assert_eq!(lab.store.forget_beyond(both).unwrap(), 1);
+    assert!(bytes(1).is_some() && bytes(2).is_none() && bytes(3).is_some());
+    assert_eq!(lab.store.forget_beyond(both).unwrap(), 0);
 }
 
 #[test]
@@ -111,7 +167,7 @@ fn a_long_message_is_cut_and_marked_and_a_full_run_takes_no_more() {
     assert!(last.cut && last.content.as_str().unwrap().starts_with("zzzz"));
     assert!(lab.store.run(run_id(1)).unwrap().unwrap().bytes <= MOST_RUN_BYTES);
     fill(MOST_RUN_BYTES - 500);
-    let full = lab.store.append(session_id(1), run_id(1), &said(json!("more"))).unwrap_err();
+    let full = lab.store.append(&of(1, 1), &said(json!("more"))).unwrap_err();
     assert!(matches!(full, TranscriptError::Full(_)) && full.advice() == "start a new run");
     lab.say(1, 2, "another run has room");
 }
@@ -124,7 +180,7 @@ fn names_and_ids_of_calls_are_short_and_visible() {
             NewMessage { name: Some(bad.to_owned()), ..said(json!(1)) },
             NewMessage { call_id: Some(bad.to_owned()), ..said(json!(1)) },
         ] {
-            let refused = lab.store.append(session_id(1), run_id(1), &message);
+            let refused = lab.store.append(&of(1, 1), &message);
             assert!(matches!(refused, Err(TranscriptError::Label(_))), "{bad}");
         }
     }
@@ -166,10 +222,13 @@ fn old_runs_are_forgotten_and_those_that_go_on_are_not() {
     let lab = Lab::new();
     lab.say(1, 1, "old");
     lab.say(1, 2, "old, but goes on");
+    lab.respond("resp_old", &json!(["old"])).unwrap();
     lab.clock.advance(DAY);
     let since = lab.clock.now();
+    lab.respond("resp_new", &json!(["new"])).unwrap();
     lab.say(1, 2, "new");
     assert_eq!(lab.store.forget_before(since).unwrap(), 1);
+    assert!(lab.response("resp_old").is_none() && lab.response("resp_new").is_some());
     assert_eq!(lab.store.list(run_id(2), None, 9).unwrap().items.len(), 2);
 }
 
