@@ -111,6 +111,7 @@ impl Daemon {
                 name: format!("measurement {number}"),
                 principal: format!("agent:measurement-{number}"),
                 scopes: ["calls.create", "calls.read"].map(str::to_owned).into(),
+                channel: None,
                 lifetime_seconds: 3_600,
                 role: None,
                 workspaces: None,

@@ -178,6 +178,7 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
+        Work::Elsewhere(work) => work.process.clone(),
         Work::Files(_)
         | Work::Fetch(_)
         | Work::Skill(_)
@@ -203,6 +204,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         member_of: proposal.member_of.clone(),
         bound_secrets: bound.map(|one| one.secret.clone()).collect(),
         process,
+        elsewhere: proposal.elsewhere.is_some(),
         ..PolicyRequestContext::at(now)
     }
 }

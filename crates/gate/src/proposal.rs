@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a proposal is made of parsed parts only. Holding one permits nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_journal::{
     record::Subject,
@@ -16,7 +16,7 @@ use palyra_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{petitioner::Petitioner, service::Asker};
+use crate::{foreign::Elsewhere, petitioner::Petitioner, service::Asker};
 
 /// A call as it is proposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct ToolProposal {
     pub key: Option<CallKey>,
     /// The running call that wants it, for what only the daemon proposes.
     pub within: Option<Within>,
+    /// What another program would do itself. Absent for what Palyra would run.
+    pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
 /// A call that runs and wants something more. It is told to whoever is asked, and no part of what they approve.
@@ -135,6 +137,7 @@ impl ToolProposal {
             args: self.args.value().clone(),
             waiting: self.waiting,
             within: self.within.clone(),
+            elsewhere: self.elsewhere.as_deref().cloned(),
         }
     }
 }
@@ -175,6 +178,8 @@ pub struct ProposalDocument {
     waiting: Waiting,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Within>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elsewhere: Option<Elsewhere>,
 }
 
 impl ProposalDocument {
@@ -208,6 +213,7 @@ impl ProposalDocument {
             // It was taken when the call was first recorded.
             key: None,
             within: self.within,
+            elsewhere: self.elsewhere.map(Arc::new),
         })
     }
 }

@@ -123,6 +123,10 @@ words! {
         ModelRequested = "model.requested",
         /// What came of a request to a model.
         ModelAnswered = "model.answered",
+        /// Another program asked whether it may do something, and was told. Written before it is told.
+        HookDecided = "hook.decided",
+        /// Another program told of something that happened.
+        HookTold = "hook.told",
     }
 }
 
