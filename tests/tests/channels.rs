@@ -136,7 +136,7 @@ async fn nobody_chooses_a_channel_by_what_they_send() {
     named["channel"] = json!("console");
     for (headers, body, expected) in [
         ("x-palyra-channel: console\r\nx-channel: console\r\nchannel: console\r\n", &plain, "the channel `api` is not"),
-        ("origin: null\r\nreferer: http://127.0.0.1/console\r\n", &plain, "the channel `api` is not"),
+        ("referer: http://127.0.0.1/console\r\n", &plain, "the channel `api` is not"),
         ("", &named, "unknown field `channel`"),
     ] {
         let answer = posted(&lab, "/api/v1/calls", &bearer, (headers, body)).await;

@@ -131,10 +131,10 @@ async fn each_tool_is_decided_about_as_ours_is_and_each_decision_is_on_record() 
         ("LS", json!({ "path": lab.workspace() }), "allow", "cautious.read-workspace"),
         ("Read", json!({ "file_path": "/etc/hostname" }), "ask", "cautious.read-outside"),
         ("Glob", json!({ "pattern": "/etc/**" }), "ask", "cautious.read-outside"),
-        ("Write", json!({ "file_path": inside, "content": "y" }), "ask", "cautious.write"),
-        ("Edit", json!({ "file_path": inside, "old_string": "x", "new_string": "y" }), "ask", "cautious.write"),
+        ("Write", json!({ "file_path": inside, "content": "y" }), "ask", "baseline.execute-ask"),
+        ("Edit", json!({ "file_path": inside, "old_string": "x", "new_string": "y" }), "ask", "baseline.execute-ask"),
         ("Bash", json!({ "command": "ls -l | wc", "description": "Count" }), "ask", "baseline.execute-ask"),
-        ("WebFetch", json!({ "url": "https://example.org/a", "prompt": "p" }), "ask", "cautious.network"),
+        ("WebFetch", json!({ "url": "https://example.org/a", "prompt": "p" }), "ask", "baseline.execute-ask"),
         ("WebSearch", json!({ "query": "rust" }), "ask", "baseline.agent-tool"),
         ("TodoWrite", json!({ "todos": [] }), "allow", "baseline.agent-tool"),
         ("Task", json!({ "prompt": "look", "subagent_type": "Explore" }), "allow", "baseline.agent-tool"),
@@ -465,7 +465,7 @@ async fn a_rule_speaks_of_what_happens_elsewhere_and_one_about_a_tier_does_not_r
     let told = ask("net.connect", json!({ "host": "example.org", "port": 443 })).await;
     assert_eq!((told.decision, told.code.as_str()), (Decision::Deny, "unknown_tool"));
     let told = ask("http.fetch", json!({ "url": "https://example.org/" })).await;
-    assert_eq!((told.decision, told.policy.as_deref()), (Decision::Ask, Some("cautious.network")));
+    assert_eq!((told.decision, told.policy.as_deref()), (Decision::Ask, Some("baseline.execute-ask")));
     for args in
         [json!({}), json!({ "command": [] }), json!({ "command": ["true"], "tier": "c" }), json!({ "command": 7 })]
     {

@@ -21,12 +21,12 @@ use serde::Serialize;
 
 use crate::{
     approval::grant::CachedApproval,
-    attest::Completed,
+    attest::{Completed, Ending},
     conduct::{Hitch, Judged},
     decide::{ToolDecision, recorded_request},
     gate::{Gate, Inner, internal},
     proposal::{ProposalDocument, ToolProposal},
-    refusal::Refusal,
+    refusal::{CancelCause, Refusal},
 };
 
 words! {
@@ -68,15 +68,14 @@ impl Gate {
         if inner.stopping.load(Ordering::SeqCst) {
             return Authorized::refused(&Refusal::Stopping { goes_on: false });
         }
-        let decided = inner.decide_about(&proposal).await;
+        let decided = inner.decide_about(&proposal, on_ask).await;
         match decided {
             // What cannot be recorded is not tried again.
             Err(refusal @ (Refusal::Journal(_) | Refusal::Unreadable(_) | Refusal::TooManyCalls { .. })) => {
                 Authorized::refused(&refusal)
             }
-            Ok(told) if told.verdict == Verdict::Ask && on_ask == OnAsk::Wait => self.have_asked(proposal).await,
-            Ok(told) if told.verdict == Verdict::Ask => inner.tell_deferred(&proposal, told).await,
-            Ok(told) => told,
+            Ok(Some(told)) => told,
+            Ok(None) => self.have_asked(proposal).await,
             Err(refusal) => inner.tell_refused(&proposal, &refusal, None).await,
         }
     }
@@ -104,6 +103,11 @@ impl Gate {
         let call = proposal.call;
         let outcome = self.run_own(proposal.clone()).await;
         match outcome {
+            // Somebody stopped it after the answer, or it is not what was asked any more.
+            Ok(completed) if completed.receipt.attestation.ending != Ending::Completed => {
+                let why = completed.receipt.attestation.detail.clone().unwrap_or_else(|| "it was stopped".to_owned());
+                self.inner.tell_refused(&proposal, &Refusal::Cancelled(CancelCause::Withdrawn(why)), Some(call)).await
+            }
             Ok(completed) => {
                 let told = Authorized::approved(call, &completed);
                 match self.inner.tell_hook(&proposal, &Told::of(&proposal, &told), Vec::new()).await {
@@ -117,8 +121,13 @@ impl Gate {
 }
 
 impl Inner {
-    /// Puts it to policy and to standing approvals. An allow and a deny are on record when this returns; an ask is not yet.
-    async fn decide_about(self: &Arc<Self>, proposal: &ToolProposal) -> Result<Authorized, Refusal> {
+    /// Puts it to policy and to standing approvals. What is decided is on record when this returns; nothing is if a person is to be asked
+    /// here.
+    async fn decide_about(
+        self: &Arc<Self>,
+        proposal: &ToolProposal,
+        on_ask: OnAsk,
+    ) -> Result<Option<Authorized>, Refusal> {
         self.registry.load().callable(&proposal.tool).map_err(Refusal::Call)?;
         let entered = self.admission.enter(&proposal.principal);
         let _place = entered.map_err(|limit| Refusal::TooManyCalls { limit })?;
@@ -132,8 +141,9 @@ impl Inner {
             let told = Authorized::decided(&judged.decision, cached.as_ref());
             let mut changes = Vec::new();
             match told.verdict {
-                Verdict::Ask => return Ok(told),
-                Verdict::Allow => changes.push(one_call(&judged)),
+                Verdict::Ask if on_ask == OnAsk::Wait => return Ok(None),
+                // Whatever may come of it takes a call; a refusal takes nothing.
+                Verdict::Ask | Verdict::Allow => changes.push(Change::Reserve { run: proposal.run, amount: ONE_CALL }),
                 Verdict::Deny => {}
             }
             changes.extend(cached.map(|cached| Change::UseGrant(cached.id)));
@@ -142,22 +152,12 @@ impl Inner {
                 continue;
             }
             match self.write_hook(proposal, &Told::of(proposal, &told).about(self, &judged)?, changes).await {
-                Ok(seq) => return Ok(Authorized { record: Some(seq), ..told }),
+                Ok(seq) => return Ok(Some(Authorized { record: Some(seq), ..told })),
                 Err(Hitch::JudgeAgain) => {}
                 Err(Hitch::Refused(refusal)) => return Err(refusal),
             }
         }
         Err(internal("policies change too fast to decide by"))
-    }
-
-    /// Records a question that the program puts to its own user, and says it.
-    async fn tell_deferred(&self, proposal: &ToolProposal, told: Authorized) -> Authorized {
-        let changes = vec![Change::Reserve { run: proposal.run, amount: ONE_CALL }];
-        match self.tell_hook(proposal, &Told::of(proposal, &told), changes).await {
-            Ok(seq) => Authorized { record: Some(seq), ..told },
-            Err(refusal @ (Refusal::Journal(_) | Refusal::Unreadable(_))) => Authorized::refused(&refusal),
-            Err(refusal) => self.tell_refused(proposal, &refusal, None).await,
-        }
     }
 
     /// Records that something was refused, and says why.
@@ -290,10 +290,6 @@ impl<'a> Told<'a> {
         self.request = (!judged.proposal.is_too_long_to_refuse()).then_some(request);
         Ok(self)
     }
-}
-
-fn one_call(judged: &Judged) -> Change {
-    Change::Reserve { run: judged.proposal.run, amount: ONE_CALL }
 }
 
 /// What a decision takes from its run's budget, if something may come of it.
