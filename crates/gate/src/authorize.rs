@@ -234,8 +234,19 @@ impl Authorized {
             }
             _ => None,
         };
-        let (reason, help) = (refusal.to_string(), Some(refusal.advice()));
+        let (reason, help) = (refusal.to_string(), Some(help(refusal)));
         Self { reason, policies, help, approval, ..Self::plain(Verdict::Deny, refusal.code()) }
+    }
+}
+
+/// What would change it. There is no call that could be explained.
+fn help(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Denied(decision) if decision.policies().iter().all(|policy| policy.change.is_none()) => {
+            "`palyra journal show` of the record has the request, and `palyra policy explain` says which rule allows it"
+                .to_owned()
+        }
+        refusal => refusal.advice(),
     }
 }
 

@@ -89,6 +89,19 @@ pub struct ElsewhereWork {
 }
 
 impl Elsewhere {
+    /// How long its texts are, together.
+    pub(crate) fn length(&self) -> usize {
+        let Wants { command, reads, searches, writes, hosts, urls } = &self.wants;
+        let texts = [command, reads, searches, writes, urls].into_iter().flatten().chain(&self.cwd);
+        let hosts = hosts.iter().map(|one| one.host.as_str());
+        texts.map(String::as_str).chain(hosts).map(str::len).sum()
+    }
+
+    /// Its tool alone, for what is too long to be kept.
+    pub(crate) fn brief(&self) -> Self {
+        Self { tool: self.tool.clone(), cwd: None, wants: Wants::default(), needs: BTreeSet::new() }
+    }
+
     /// The definition of the tool as it is used elsewhere: a tool that is known here needs what it needs here.
     pub(crate) fn definition(
         &self,

@@ -104,7 +104,8 @@ impl ToolProposal {
     /// SECURITY: what is refused costs its caller nothing. Whoever could have megabytes journalled with every refused call would push the
     /// rest of the history out of a journal that is bounded in size.
     pub(crate) fn is_too_long_to_refuse(&self) -> bool {
-        self.args.canonical().len() > LONGEST_REFUSED
+        let elsewhere = self.elsewhere.as_deref().map_or(0, Elsewhere::length);
+        self.args.canonical().len().max(elsewhere) > LONGEST_REFUSED
     }
 
     /// The proposal as it is kept for a call that does not run: long arguments by their digest and their beginning.
@@ -116,6 +117,8 @@ impl ToolProposal {
             document.args = serde_json::json!({ "left_out": {
                 "sha256": self.args.digest(), "bytes": text.len(), "beginning": beginning,
             } });
+            // It says the same in other words.
+            document.elsewhere = self.elsewhere.as_deref().map(Elsewhere::brief);
         }
         document
     }

@@ -24,9 +24,11 @@ pub fn wanted(asked: Authorize) -> Result<Wanted, Failure> {
         "process.run" => {
             known(&args, &["command", "cwd", "env", "stdin", "timeout_seconds", "egress_hosts"])?;
             wants.command = command(&args)?;
-            for host in texts(&args, "egress_hosts")? {
-                wants.hosts.push(host_and_port(&host)?);
+            let hosts = texts(&args, "egress_hosts")?;
+            if hosts.len() > MOST_HOSTS {
+                return Err(bad(format!("`egress_hosts` names more than {MOST_HOSTS} hosts")));
             }
+            wants.hosts = hosts.iter().map(|host| host_and_port(host)).collect::<Result<_, _>>()?;
             if let Some(own) = optional(&args, "cwd")? {
                 elsewhere.cwd = Some(within(elsewhere.cwd.as_deref(), own));
             }
@@ -122,6 +124,9 @@ fn not_here(name: &str) -> Failure {
 fn bad(message: String) -> Failure {
     Failure::new("bad_arguments", message, "docs/hooks.md says what each tool takes")
 }
+
+/// As many as our own calls may name.
+const MOST_HOSTS: usize = 64;
 
 /// What a tool may need that nobody here knows.
 pub(super) const WORST: &[ToolCapability] = &[
