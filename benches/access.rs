@@ -294,6 +294,7 @@ fn token(number: usize) -> NewToken {
         role: None,
         workspaces: Membership::All,
         scopes: [Scope::CallsCreate, Scope::CallsRead].into(),
+        channel: None,
         lifetime: Duration::from_secs(3_600),
         per_minute: None,
         concurrent: None,

@@ -1,5 +1,5 @@
 //! What the daemon costs over HTTP, in one run: calls that policy denies because agents may only look around, decided and durable, next to a
-//! bare axum route that answers a JSON body with JSON; how soon the daemon is ready on existing state; its memory when idle; and how soon
+//! bare axum route that answers a JSON body with JSON, and the same asked by a program that would run it itself; how soon the daemon is ready on existing state; its memory when idle; and how soon
 //! the command says its version.
 //!
 //! Both servers are processes of their own, asked by the same load over the same number of connections, in turns. The programs are taken from
@@ -48,19 +48,24 @@ fn main() {
     let mut daemon = Daemon::start();
     let idle = resident_after_a_rest(&daemon);
     let (bare, bare_address) = bare();
-    let (mut floor, mut denied) = (Vec::new(), Vec::new());
-    let (bare_requests, requests) = ([bare_request(bare_address)], requests(&daemon));
+    let (mut floor, mut denied, mut asked) = (Vec::new(), Vec::new(), Vec::new());
+    let tokens = daemon.tokens(AGENTS);
+    let bare_requests = [bare_request(bare_address)];
+    let calls = requests(&daemon, &tokens, "/api/v1/calls");
+    let hooks = requests(&daemon, &tokens, "/api/v1/authorize");
     for _ in 0..ROUNDS {
         floor.push(runtime.block_on(load(bare_address, &bare_requests, StatusCode::OK)));
-        denied.push(runtime.block_on(load(daemon.local(), &requests, StatusCode::FORBIDDEN)));
+        denied.push(runtime.block_on(load(daemon.local(), &calls, StatusCode::FORBIDDEN)));
+        asked.push(runtime.block_on(load(daemon.local(), &hooks, StatusCode::OK)));
     }
     end(bare);
     let records = daemon.stop();
     let ready = ready_times(&mut daemon);
-    let (floor, denied) = (middle(floor), middle(denied));
-    let share = denied / floor * 100.0;
+    let (floor, denied, asked) = (middle(floor), middle(denied), middle(asked));
+    let (share, hook_share) = (denied / floor * 100.0, asked / floor * 100.0);
     println!("bare axum JSON route     {floor:>9.0} requests/s over {CONNECTIONS} connections");
     println!("denied calls, durable    {denied:>9.0} requests/s ({share:.1} %), {records} bytes of journal");
+    println!("denied hooks, durable    {asked:>9.0} requests/s ({hook_share:.1} %)");
     println!("ready on existing state  {:>9.1} ms, median of {}", millis(median(ready.clone())), ready.len());
     println!("idle memory              {:>9.1} MB", idle as f64 / 1_024.0);
     println!("palyra --version         {:>9.1} ms", millis(version));
@@ -127,10 +132,10 @@ fn bare_request(address: SocketAddr) -> Arc<Template> {
 }
 
 /// What agents ask for. There are some of them, because each has a pace of its own that one alone would reach.
-fn requests(daemon: &Daemon) -> Vec<Arc<Template>> {
+fn requests(daemon: &Daemon, tokens: &[String], path: &'static str) -> Vec<Arc<Template>> {
     let host = daemon.local().to_string();
-    let request = |token| Template { host: host.clone(), path: "/api/v1/calls", bearer: format!("Bearer {token}") };
-    daemon.tokens(AGENTS).into_iter().map(|token| Arc::new(request(token))).collect()
+    let request = |token: &String| Template { host: host.clone(), path, bearer: format!("Bearer {token}") };
+    tokens.iter().map(|token| Arc::new(request(token))).collect()
 }
 
 /// The memory that a daemon takes a moment after its start, in kB.

@@ -83,6 +83,7 @@ impl Place {
             waiting: Waiting::Attached,
             key: None,
             within: None,
+            elsewhere: None,
         }
     }
 

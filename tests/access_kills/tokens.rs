@@ -261,6 +261,7 @@ fn whole(name: &str, id: &TokenId, created: Timestamp) -> Token {
         principal: "agent:lab".to_owned(),
         role: None,
         scopes: vec!["calls.read".to_owned()],
+        channel: None,
         workspaces: None,
         state: TokenState::Active,
         minted_by: "user:owner".to_owned(),

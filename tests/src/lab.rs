@@ -205,6 +205,7 @@ impl Lab {
             waiting: Waiting::Attached,
             key: None,
             within: None,
+            elsewhere: None,
         }
     }
 

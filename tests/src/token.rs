@@ -11,6 +11,7 @@ pub fn token(principal: &str, scopes: &[&str]) -> NewToken {
         name: "lab".to_owned(),
         principal: principal.to_owned(),
         scopes: scopes.iter().map(ToString::to_string).collect(),
+        channel: None,
         lifetime_seconds: 3_600,
         role: None,
         workspaces: None,

@@ -59,6 +59,8 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("DELETE", "/api/v1/calls/{id}", "PPPPPPSPP"),
     ("GET", "/api/v1/calls/{id}/explanation", "PPPPPPPPP"),
     ("POST", "/api/v1/calls/{id}/replay", "PPPPPPPPP"),
+    ("POST", "/api/v1/authorize", "PPPPPPSPP"),
+    ("POST", "/hooks/claude-code", "PPPPPPSPP"),
     ("POST", "/api/v1/runs", "PPPPPPSPP"),
     ("GET", "/api/v1/runs/{id}", "PPPPPPPPP"),
     ("GET", "/api/v1/runs/{id}/stream", "PPPPPPPPP"),

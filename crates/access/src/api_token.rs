@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use palyra_types::{Principal, Sha256Digest, Timestamp, TokenId, WorkspaceRole, word::words};
+use palyra_types::{Channel, Principal, Sha256Digest, Timestamp, TokenId, WorkspaceRole, word::words};
 use serde::{Deserialize, Serialize};
 
 use crate::{member::Membership, moment, revocation::Revocation, scope::Scope, token::TokenKind};
@@ -28,6 +28,9 @@ pub struct ApiTokenRecord {
     pub workspaces: Membership,
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// The channel that requests with it come in by; without one, that of the surface that they reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
     /// The digest of its text.
     pub digest: Sha256Digest,
     /// The user who answers for it, without roles.
@@ -83,6 +86,8 @@ pub struct NewToken {
     pub workspaces: Membership,
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// The channel that requests with it come in by: a name of its own, and none of [`SURFACES`].
+    pub channel: Option<Channel>,
     /// How long it lives: [`SHORTEST_LIFETIME`] to [`LONGEST_LIFETIME`].
     pub lifetime: Duration,
     /// How many requests a minute; [`DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE`] if nothing is said, or what the minting token has if that is less.
@@ -152,6 +157,16 @@ pub const LONGEST_LIFETIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The longest that two tokens of a family work side by side after a rotation.
 pub const LONGEST_OVERLAP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The channels that stand for a surface of the daemon. No token is bound to one of them: that would be a claim to have come another way.
+pub const SURFACES: &[&str] = &["api", "cli", "compat", "console", "cron", "hook", "mcp"];
+
+/// Whether a token can be bound to this channel.
+#[must_use]
+pub fn is_bindable(channel: &Channel) -> bool {
+    // However it is spelt, so that nobody takes one for the other.
+    !SURFACES.iter().any(|surface| surface.eq_ignore_ascii_case(channel.as_str()))
+}
 
 /// How long the record of a token stays after it is over.
 pub const KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use palyra_types::{DeviceId, ObjectId, Principal, PrincipalId, Sha256Digest, Timestamp, TokenId, WorkspaceRole};
+use palyra_types::{
+    Channel, DeviceId, ObjectId, Principal, PrincipalId, Sha256Digest, Timestamp, TokenId, WorkspaceRole,
+};
 use serde::Serialize;
 
 use crate::{
@@ -176,6 +178,9 @@ pub struct Minted {
     pub workspaces: Membership,
     /// What it may be used for.
     pub scopes: BTreeSet<Scope>,
+    /// The channel that it is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
     /// Who answers for it.
     pub minted_by: Principal,
     /// From when on it is refused.

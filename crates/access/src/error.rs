@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, Timestamp, TokenId, WorkspaceRole};
+use palyra_types::{Channel, DeviceId, ObjectId, PrincipalId, PrincipalKind, Timestamp, TokenId, WorkspaceRole};
 
 use crate::{feature::FeatureFlag, label::LabelError, scope::Scope};
 
@@ -169,6 +169,12 @@ pub enum Refusal {
     /// A token that lives too short or too long.
     #[error("a token lives a minute to 366 days, not {}", plain(.0))]
     Lifetime(Duration),
+    /// A channel that says by which surface a request came.
+    #[error("the channel `{0}` stands for a surface of the daemon, and no token is bound to one")]
+    Surface(Channel),
+    /// A channel beyond the one that the token that is used is bound to.
+    #[error("the token that is used is bound to the channel `{0}`, and so is whatever it mints")]
+    OtherChannel(Channel),
     /// Two tokens side by side for too long.
     #[error("the old token works for at most 7 days after a rotation, not {}", plain(.0))]
     Overlap(Duration),
@@ -259,6 +265,8 @@ impl Refusal {
             Self::Outruns { .. } => "choose a lower number, or use a device or the console",
             Self::TokenUnknown => "use a token that was minted here, a device or the console",
             Self::PerMinute(_) | Self::Concurrent(_) => "choose a number within these bounds",
+            Self::Surface(_) => "choose a name of its own",
+            Self::OtherChannel(_) => "name that channel or none, or use a device or the console",
             Self::NotLive(_) => "mint a new token",
             Self::AlreadyRotated(_) => "rotate the token that took over from it",
             Self::Scope(_) | Self::Label(_) | Self::FeatureOff(_) | Self::FeatureNeeds { .. } => "",

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use palyra_types::{DeviceId, Principal, Timestamp, TokenId};
+use palyra_types::{Channel, DeviceId, Principal, Timestamp, TokenId};
 
 use crate::{
     error::MissingScope, feature::FeatureFlag, limits::Meter, member::Membership, scope::Scope, token::Malformed,
@@ -21,6 +21,8 @@ pub struct Holder {
     pub credential: Credential,
     /// The scopes that count, for a token; a device has no such bound.
     pub scopes: Option<Arc<BTreeSet<Scope>>>,
+    /// The channel that a token is bound to, if it is bound to one.
+    pub channel: Option<Channel>,
     /// The limits, for a token and for the device of a program; a person's device has none.
     pub limits: Option<Arc<Meter>>,
     /// Who answers for it, for a token.

@@ -43,7 +43,7 @@ pub mod token;
 pub use actor::Actor;
 pub use api_token::{
     ApiTokenRecord, DEFAULT_TOKEN_CONCURRENCY, DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE, Extent, FreshToken, NewToken,
-    TokenRevocation, TokenRotation,
+    SURFACES, TokenRevocation, TokenRotation,
 };
 pub use device::{DeviceRecord, DeviceRevocation, DeviceState, NewDevice, Reported};
 pub use error::{MissingScope, Refusal};

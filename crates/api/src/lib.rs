@@ -19,10 +19,12 @@
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
 //! | signing in to the console | [`console`] |
+//! | what other programs ask before they do something themselves | [`authorize`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
 
 pub mod approval;
+pub mod authorize;
 pub mod call;
 pub mod compat;
 pub mod console;

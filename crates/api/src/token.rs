@@ -1,6 +1,6 @@
 //! API tokens: what programs are let in by.
 
-use palyra_types::{Timestamp, TokenId, WorkspaceName, WorkspaceRole};
+use palyra_types::{Channel, Timestamp, TokenId, WorkspaceName, WorkspaceRole};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -30,6 +30,10 @@ pub struct Token {
     pub role: Option<WorkspaceRole>,
     /// What it may be used for.
     pub scopes: Vec<String>,
+    /// The channel that requests with it come in by. Without one it is that of the surface that they reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Name>)]
+    pub channel: Option<Channel>,
     /// The workspaces it is bound to. Without them it is bound to none in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<schema::Name>>)]
@@ -100,6 +104,10 @@ pub struct NewToken {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Role>)]
     pub role: Option<WorkspaceRole>,
+    /// The channel that requests with it come in by: a name of its own, and none that stands for a surface of the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Name>)]
+    pub channel: Option<Channel>,
     /// The workspaces it is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<schema::Name>>)]

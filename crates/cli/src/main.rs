@@ -99,6 +99,9 @@ enum Command {
     /// Keep secrets that agents can use and never see, and say where each may go.
     #[command(subcommand)]
     Vault(commands::vault::VaultCommand),
+    /// Let coding agents ask before they use tools of their own.
+    #[command(subcommand)]
+    Hook(commands::hook::HookCommand),
     /// Make, sign, install and run skills: tools of your own, in WebAssembly.
     #[command(subcommand)]
     Skills(commands::skills::SkillsCommand),
@@ -165,6 +168,7 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Devices(command) => commands::devices::run(command, at, terminal),
         Command::Tokens(command) => commands::tokens::run(command, at, terminal),
         Command::Vault(command) => commands::vault::run(command, at, terminal),
+        Command::Hook(command) => commands::hook::run(&command, at, terminal),
         Command::Skills(command) => commands::skills::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),

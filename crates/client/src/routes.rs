@@ -6,6 +6,7 @@ use hyper::{Method, StatusCode};
 use palyra_api::{
     Health,
     approval::{Answers, Approval, ApprovalQuery, Approvals, Approve, Deny, Grants, Unlock},
+    authorize::{Asking, Authorization, Authorize, HookQuery},
     call::{Call, CallQuery, Calls, Cancelled, NewCall},
     console::ConsoleLink,
     device::{
@@ -26,6 +27,7 @@ use palyra_types::{
     DeviceId, IdempotencyKey, PrincipalId, TokenId,
     id::{ApprovalId, CallId, RunId, SessionId},
 };
+use serde_json::Value;
 
 use crate::{
     client::{Ask, Client, Wait, read, refusal},
@@ -109,6 +111,24 @@ impl Client {
             Ok(events) => Proposed::New(events),
             Err(call) => Proposed::Known(Box::new(call)),
         })
+    }
+
+    /// Asks whether this client may do something itself. With `wait`, it waits for a person where policy asks.
+    ///
+    /// # Errors
+    /// See above. That it may not is an answer, not an error.
+    pub async fn authorize(&self, wanted: &Authorize) -> Result<Authorization, ClientError> {
+        let wait = if wanted.on_ask == Some(Asking::Wait) { Wait::Long } else { Wait::Short };
+        self.ask(Ask::post("/api/v1/authorize").json(wanted)?.wait(wait)).await
+    }
+
+    /// Hands on what Claude Code handed a hook, as it came, and reads the answer as it is.
+    ///
+    /// # Errors
+    /// See above. That something is denied is an answer, not an error.
+    pub async fn claude_code_hook(&self, said: Vec<u8>, query: &HookQuery) -> Result<Value, ClientError> {
+        let path = with_query("/hooks/claude-code", query);
+        self.ask(Ask::post(path).bytes(said.into()).wait(Wait::Long)).await
     }
 
     /// Calls that are under way, or were refused last.

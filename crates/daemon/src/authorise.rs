@@ -150,7 +150,9 @@ fn by_bearer(app: &App, text: &str, path: &str) -> Result<(Caller, Arc<Holder>),
         CredentialKind::Agent | CredentialKind::User | CredentialKind::Service => {
             let holder = app.access.by_token(text).map_err(|refusal| no_token(&refusal))?;
             let id = token_of(&holder)?;
-            let caller = Caller::of(&holder, Shown::Token(id), channel(surface(path))?);
+            // What a token is bound to goes with it, whichever surface it is shown to.
+            let bound = holder.channel.clone();
+            let caller = Caller::of(&holder, Shown::Token(id), bound.map_or_else(|| channel(surface(path)), Ok)?);
             Ok((caller, holder))
         }
     }

@@ -202,6 +202,7 @@ impl Founding<'_> {
             role: None,
             workspaces: Membership::All,
             scopes: [Scope::CallsCreate, Scope::CallsRead].into(),
+            channel: None,
             lifetime: AGENT_TOKEN_FOR,
             per_minute: Some(AGENT_TOKEN_PER_MINUTE),
             concurrent: Some(AGENT_TOKEN_AT_ONCE),

@@ -221,6 +221,8 @@ const fn code(refusal: &Refusal) -> &'static str {
         | Refusal::NoScopes
         | Refusal::ScopeUnsuited { .. }
         | Refusal::Lifetime(_)
+        | Refusal::Surface(_)
+        | Refusal::OtherChannel(_)
         | Refusal::Overlap(_)
         | Refusal::PerMinute(_)
         | Refusal::Concurrent(_) => "not_allowed_so",

@@ -81,6 +81,7 @@ impl<'a> Asked<'a> {
             waiting: if new.wait { Waiting::Attached } else { Waiting::Accepted },
             key,
             within: None,
+            elsewhere: None,
         };
         Ok(Self::New(Box::new(Proposing { app, proposal, holding })))
     }

@@ -10,12 +10,13 @@ use palyra_api::{
     call::PolicyRef,
 };
 use palyra_gate::{
-    ApprovalRecord, DecisionScope, HostPort, PendingToolApproval, ProcessWork, SkillTerms, SkillWork, Work,
-    approval::record::Pattern, plan::Plan, secret::SecretUse,
+    ApprovalRecord, DecisionScope, ElsewhereWork, HostPort, PendingToolApproval, ProcessWork, SkillTerms, SkillWork,
+    Work, approval::record::Pattern, plan::Plan, secret::SecretUse,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_package::FileAccess;
-use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
+use palyra_types::{Clock, Process, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
+use serde_json::{Value, json};
 
 use crate::{app::App, failure::Failure, skills};
 
@@ -28,6 +29,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         Work::Process(work) => (Some(command(work)), None, None),
         Work::Files(work) => (None, serde_json::to_value(work).ok(), None),
         Work::Skill(work) => (None, None, Some(skill(work, &prompt.plan))),
+        Work::Elsewhere(work) => (work.process.as_ref().map(run_elsewhere), files_elsewhere(work), None),
         Work::Fetch(_) | Work::Service(_) | Work::Connect(_) | Work::Report { .. } => (None, None, None),
     };
     Approval {
@@ -205,6 +207,25 @@ fn command(work: &ProcessWork) -> Command {
     }
 }
 
+/// A command that the agent runs itself.
+fn run_elsewhere(process: &Process) -> Command {
+    Command {
+        program: process.program.to_string(),
+        leads_to: process.leads_to.as_ref().map(ToString::to_string),
+        args: process.args.clone(),
+        cwd: process.cwd.as_ref().map(ToString::to_string).unwrap_or_default(),
+        environment: BTreeMap::new(),
+        stdin_sha256: None,
+        scripts: Vec::new(),
+    }
+}
+
+/// The files that the agent reaches itself, by every path that they have.
+fn files_elsewhere(work: &ElsewhereWork) -> Option<Value> {
+    let has_none = work.reads.is_empty() && work.writes.is_empty();
+    (!has_none).then(|| json!({ "operation": work.tool, "reads": work.reads, "writes": work.writes }))
+}
+
 fn skill(work: &SkillWork, plan: &Plan) -> SkillCall {
     let terms = match plan {
         Plan::Skill { terms, .. } => terms.clone(),
@@ -247,6 +268,9 @@ fn written_by(work: &SkillWork, plan: &Plan) -> String {
 fn containment(work: &Work, plan: &Plan) -> Containment {
     let writes = match (plan, plan.tier()) {
         (Plan::Fetch { .. }, _) => "nothing",
+        (Plan::Elsewhere, _) => {
+            "whatever the agent's user can write: the agent does it itself, and nothing contains it"
+        }
         _ if matches!(work, Work::Connect(_)) => "nothing more than before: the program that wants this runs already",
         (_, None) => "what its arguments name, inside the workspace",
         (_, Some(SandboxTier::B)) => "whatever the daemon's user can write: tier b contains nothing",
@@ -259,6 +283,9 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
     let mut hosts: Vec<String> = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
     if let Work::Connect(HostPort { host, port }) = work {
         hosts.push(format!("{host}:{port}"));
+    }
+    if let Work::Elsewhere(work) = work {
+        hosts.extend(work.hosts.iter().map(|HostPort { host, port }| format!("{host}:{port}")));
     }
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),

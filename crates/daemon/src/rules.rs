@@ -146,6 +146,8 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (delete.clone(), "/api/v1/calls/{id}", known(&[CallsCreate], Own)),
         (get.clone(), "/api/v1/calls/{id}/explanation", own),
         (post.clone(), "/api/v1/calls/{id}/replay", own),
+        (post.clone(), "/api/v1/authorize", proposing),
+        (post.clone(), "/hooks/claude-code", proposing),
         (post.clone(), "/api/v1/runs", proposing),
         (get.clone(), "/api/v1/runs/{id}", own),
         (get.clone(), "/api/v1/runs/{id}/stream", own),

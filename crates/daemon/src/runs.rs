@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use palyra_gate::{Gate, Refusal};
 use palyra_journal::state::Charge;
 use palyra_types::{
-    Principal, Timestamp,
+    Principal, Sha256Digest, Timestamp,
     id::{RunId, SessionId},
 };
 use tokio::sync::Mutex;
@@ -23,6 +23,8 @@ pub struct OwnRuns(Mutex<Opened>);
 struct Opened {
     own: HashMap<String, (SessionId, RunId)>,
     sessions: HashMap<SessionId, String>,
+    /// The runs of conversations that other programs have.
+    conversations: HashMap<(String, Sha256Digest), RunId>,
     /// When the minute began that is counted, and how many runs each principal has opened in it.
     minute: i64,
     opened: HashMap<String, u32>,
@@ -42,6 +44,34 @@ impl OwnRuns {
         let run = gate.open_run(session, principal, None).await?;
         opened.keep(session, principal);
         opened.own.insert(principal.to_string(), (session, run));
+        Ok((session, run))
+    }
+
+    /// The run of a principal for a conversation that another program has with them, opened if there is none. All of them belong to the
+    /// principal's own session, so that an approval can stand for several.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or too many were.
+    pub async fn of_conversation(
+        &self,
+        principal: &Principal,
+        conversation: Sha256Digest,
+        gate: &Gate,
+    ) -> Result<(SessionId, RunId), Failure> {
+        let (session, _) = self.of(principal, gate).await?;
+        let mut opened = self.0.lock().await;
+        let key = (principal.to_string(), conversation);
+        if let Some(run) = opened.conversations.get(&key) {
+            return Ok((session, *run));
+        }
+        opened.count(principal, gate.clock().now())?;
+        let run = gate.open_run(session, principal, None).await?;
+        if opened.conversations.len() >= MOST_SESSIONS
+            && let Some(oldest) = opened.conversations.iter().min_by_key(|(_, run)| **run).map(|(key, _)| key.clone())
+        {
+            opened.conversations.remove(&oldest);
+        }
+        opened.conversations.insert(key, run);
         Ok((session, run))
     }
 

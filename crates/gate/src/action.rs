@@ -110,6 +110,7 @@ mod tests {
             waiting: Waiting::Attached,
             key: None,
             within: None,
+            elsewhere: None,
         }
     }
 

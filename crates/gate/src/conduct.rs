@@ -62,7 +62,7 @@ pub(crate) struct Judged {
     /// As of when it was judged.
     judged_at: Timestamp,
     /// The state of policies and postures that it was judged by.
-    version: u64,
+    pub(crate) version: u64,
     pub(crate) definition: Sha256Digest,
     pub(crate) intent: Intent,
     pub(crate) decision: ToolDecision,
@@ -274,7 +274,7 @@ impl Inner {
             Some(name) => Some(settings.workspace(name).ok_or_else(|| Refusal::UnknownWorkspace(name.clone()))?),
             None => None,
         };
-        let definition = registry.definition(&proposal.tool).map_err(Refusal::Call)?;
+        let definition = registry.definition_for(&proposal).map_err(Refusal::Call)?;
         let run = self.run_of(&proposal).await?;
         let postures = self.known_postures(&proposal.tool, version).await?;
         let security = Security {
@@ -355,6 +355,12 @@ impl Inner {
         })
     }
 
+    /// Whether what something was judged by is still in force.
+    pub(crate) fn still_holds(&self, judged: &Judged) -> bool {
+        let InForce { policies, version, .. } = self.in_force();
+        policies.digest() == judged.decision.policy_set && version == judged.version
+    }
+
     /// The record of a proposal.
     fn proposed(&self, proposal: &ToolProposal) -> Result<NewRecord, Refusal> {
         self.record(RecordKind::ToolProposed, proposal.subject(), &proposal.document())
@@ -377,7 +383,8 @@ impl Inner {
     /// The records that every call begins with: what was proposed, and what policy says.
     fn opening(&self, judged: &Judged) -> Result<Vec<NewRecord>, Refusal> {
         let Judged { proposal, intent, decision, .. } = judged;
-        let tool = judged.registry.definition(&proposal.tool).map_err(Refusal::Call)?.metadata();
+        let definition = judged.registry.definition_for(proposal).map_err(Refusal::Call)?;
+        let tool = definition.metadata();
         let brief = decision.verdict == Verdict::Deny && proposal.is_too_long_to_refuse();
         let decided = Decided {
             decision: match &judged.runnable {
@@ -417,7 +424,11 @@ impl Inner {
     }
 
     /// The standing approval that covers a call, if there is one.
-    async fn standing(&self, judged: &Judged, runnable: &Runnable) -> Result<Option<CachedApproval>, Refusal> {
+    pub(crate) async fn standing(
+        &self,
+        judged: &Judged,
+        runnable: &Runnable,
+    ) -> Result<Option<CachedApproval>, Refusal> {
         // Handing a value over is asked about each time.
         if judged.intent.work.secrets().iter().any(SecretUse::is_revealed) {
             return Ok(None);
@@ -479,8 +490,7 @@ impl Inner {
                 return Err(Refusal::Cancelled(cause).into());
             }
             // What is set from here on counts for the next call.
-            let InForce { policies, version, .. } = self.in_force();
-            if policies.digest() != judged.decision.policy_set || version != judged.version {
+            if !self.still_holds(judged) {
                 return Err(Hitch::JudgeAgain);
             }
             let started_at = self.clock.now();
@@ -541,7 +551,8 @@ impl Inner {
     fn executor(self: &Arc<Self>, judged: &Judged, start: &Start, now: Timestamp, cancel: &Cancel) -> Executor {
         let (policies, settings) = (self.engine.snapshot(), Arc::clone(&judged.settings));
         let principal = judged.proposal.principal.clone();
-        let tool = judged.registry.definition(&judged.proposal.tool).ok().map(ToolDefinition::metadata);
+        let definition = judged.registry.definition_for(&judged.proposal).ok();
+        let tool = definition.as_deref().map(ToolDefinition::metadata);
         // The whole context of the call: a rule about a device, a token or a run holds for what is found on the way, too.
         let context = context_of(&judged.proposal, &judged.intent, &judged.decision, tool, now);
         let approved = start.approver.is_some();

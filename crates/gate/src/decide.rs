@@ -7,8 +7,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_policy::{
-    CallDecision, CallRequest, PolicyEvaluationConfig, PolicyInfo, PolicyRequest, PolicyRequestContext,
-    RequestDocument, Snapshot, Verdict,
+    Allowlist, CallDecision, CallRequest, Cause, PartDecision, PolicyEvaluationConfig, PolicyInfo, PolicyRequest,
+    PolicyRequestContext, PrincipalName, RequestDocument, Snapshot, Verdict,
 };
 use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunErrorKind};
 use palyra_types::{Action, EgressEnforcementMode, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata};
@@ -55,13 +55,21 @@ pub struct ToolDecision {
     pub posture_from: Option<PostureLayer>,
     /// The policy set that decided.
     pub policy_set: Sha256Digest,
+    /// The allowlist that the caller is not on, for a call that nothing permits.
+    #[serde(skip)]
+    pub unlisted: Option<String>,
 }
 
 impl ToolDecision {
     /// Why, in one sentence: the reason of the first part that decided.
     #[must_use]
     pub fn reason(&self) -> String {
-        self.decision.deciding().next().map_or_else(|| "nothing decided".to_owned(), |part| part.decision.reason())
+        let first = self.decision.deciding().next();
+        let reason = first.map_or_else(|| "nothing decided".to_owned(), |part| part.decision.reason());
+        match &self.unlisted {
+            Some(unlisted) => format!("{reason}: {unlisted}"),
+            None => reason,
+        }
     }
 
     /// The policies behind the verdict.
@@ -111,6 +119,7 @@ pub fn evaluate_tool_proposal_security(
     }
     let Some((decision, plan)) = best else { return Err(unfit) };
     let verdict = decision.verdict;
+    let unlisted = unlisted(proposal, &decision, security.config);
     Ok(ToolDecision {
         verdict,
         approval_required: verdict == Verdict::Ask,
@@ -120,7 +129,29 @@ pub fn evaluate_tool_proposal_security(
         posture: security.posture.0,
         posture_from: security.posture.1,
         policy_set: security.policies.digest(),
+        unlisted,
     })
+}
+
+/// The allowlist that the caller is not on, if nothing permits the call: most likely that is why.
+fn unlisted(proposal: &ToolProposal, decision: &CallDecision, config: &PolicyEvaluationConfig) -> Option<String> {
+    let nothing_permits = |part: &PartDecision| matches!(part.decision.cause, Cause::NotPermitted);
+    if decision.verdict != Verdict::Deny || !decision.deciding().next().is_some_and(nothing_permits) {
+        return None;
+    }
+    let channels = &config.tool_execute_channel_allowlist;
+    let by_channel = match &proposal.channel {
+        Some(channel) if !channels.contains(channel) => Some(format!("the channel `{channel}` is not")),
+        None if *channels != Allowlist::Any => Some("a call by no channel is not".to_owned()),
+        _ => None,
+    };
+    let principals = &config.tool_execute_principal_allowlist;
+    let listed = principals.contains(&PrincipalName::from(&proposal.principal));
+    match by_channel {
+        Some(who) => Some(format!("{who} on `tool_execute_channel_allowlist`")),
+        None if listed => None,
+        None => Some(format!("`{}` is not on `tool_execute_principal_allowlist`", proposal.principal)),
+    }
 }
 
 /// The request that a proposal makes, as it can be recorded and put to other policies later.
@@ -178,6 +209,7 @@ fn context(proposal: &ToolProposal, intent: &Intent, plan: &Plan, security: &Sec
 fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> PolicyRequestContext {
     let process = match &intent.work {
         Work::Process(work) => Some(work.process()),
+        Work::Elsewhere(work) => work.process.clone(),
         Work::Files(_)
         | Work::Fetch(_)
         | Work::Skill(_)
@@ -203,6 +235,7 @@ fn bare_context(proposal: &ToolProposal, intent: &Intent, now: Timestamp) -> Pol
         member_of: proposal.member_of.clone(),
         bound_secrets: bound.map(|one| one.secret.clone()).collect(),
         process,
+        elsewhere: proposal.elsewhere.is_some(),
         ..PolicyRequestContext::at(now)
     }
 }

@@ -269,6 +269,11 @@ pub async fn execute_tool_call(permit: Permit, executor: &Executor) -> Executed 
             let told = in_daemon(Ending::Completed, None, Output::Value { value });
             Executed { layers: Vec::new(), ..told }
         }
+        (Work::Elsewhere(_), Plan::Elsewhere) => {
+            let value = serde_json::json!({ "authorized": true });
+            let told = in_daemon(Ending::Completed, None, Output::Value { value });
+            Executed { layers: Vec::new(), ..told }
+        }
         (Work::Fetch(work), Plan::Fetch { wall_ms, .. }) => fetch::perform(&facts, work, *wall_ms, executor).await,
         (Work::Skill(work), Plan::Skill { terms, .. }) => skills::run::perform(&facts, *work, terms, executor).await,
         (Work::Service(work), Plan::Service { terms }) => {

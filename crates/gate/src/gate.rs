@@ -92,7 +92,7 @@ pub(crate) struct Inner {
     pub(crate) ended: Mutex<BTreeSet<ApprovalId>>,
     calls: Mutex<HashMap<CallId, UnderWay>>,
     /// Whether nothing is let in any more.
-    stopping: AtomicBool,
+    pub(crate) stopping: AtomicBool,
     /// Whether what an earlier daemon left is in order, so that whatever nobody conducts from now on is this daemon's to tidy up.
     pub(crate) in_order: AtomicBool,
     /// Told whenever a call is over.

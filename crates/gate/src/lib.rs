@@ -25,6 +25,7 @@
 //! | skills: installed, run, run again | [`skills`] |
 //! | requests to models, and which tools are worth being offered | [`models`] |
 //! | what parts of the daemon do for calls: memory, schedules, MCP servers | [`service`] |
+//! | what another program asks before it does it itself | [`authorize`], [`foreign`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
@@ -33,6 +34,7 @@ mod admission;
 pub mod approval;
 mod arming;
 pub mod attest;
+pub mod authorize;
 mod cancel;
 mod conduct;
 pub mod config;
@@ -44,6 +46,7 @@ mod door;
 mod elsewhere;
 pub mod execute;
 mod fetch;
+pub mod foreign;
 pub mod gate;
 pub mod memory;
 pub mod models;
@@ -75,11 +78,13 @@ pub use approval::{
     resolve_cached_tool_approval_for_proposal,
 };
 pub use attest::{Completed, Ending, NetworkUse, Receipt, SkillAttestation, ToldReason, ToolAttestation};
+pub use authorize::{Authorized, OnAsk};
 pub use config::{GateConfig, ToolCallConfig};
 pub use containment::Containment;
 pub use credentials::Credentials;
 pub use decide::{Security, ToolDecision, evaluate_tool_proposal_security};
 pub use execute::{Executed, Executor, LiveOutput, Reports, execute_tool_call};
+pub use foreign::{Elsewhere, ElsewhereWork, Wants};
 pub use gate::{Accepted, Gate, OpenError, Parts};
 pub use output::Output;
 pub use palyra_journal::state::CallKey;

@@ -54,6 +54,8 @@ pub enum Plan {
         #[serde(flatten)]
         terms: ServiceTerms,
     },
+    /// Another program does it, and nothing of Palyra contains it.
+    Elsewhere,
     /// The daemon itself does it, without leaving the workspace.
     Daemon,
 }
@@ -66,7 +68,7 @@ impl Plan {
             Self::Process { tier, .. } => Some(*tier),
             Self::Skill { .. } => Some(SandboxTier::A),
             Self::Service { terms } => terms.tier,
-            Self::Fetch { .. } | Self::Daemon => None,
+            Self::Fetch { .. } | Self::Elsewhere | Self::Daemon => None,
         }
     }
 
@@ -77,7 +79,7 @@ impl Plan {
             Self::Process { process, .. } => Some(process.egress.mode),
             Self::Fetch { egress, .. } | Self::Skill { egress, .. } => Some(egress.mode),
             Self::Service { terms } => terms.egress,
-            Self::Daemon => None,
+            Self::Elsewhere | Self::Daemon => None,
         }
     }
 
@@ -87,7 +89,7 @@ impl Plan {
         match self {
             Self::Process { process, .. } => &process.egress.hosts,
             Self::Fetch { egress, .. } | Self::Skill { egress, .. } => &egress.hosts,
-            Self::Service { .. } | Self::Daemon => &[],
+            Self::Service { .. } | Self::Elsewhere | Self::Daemon => &[],
         }
     }
 
@@ -99,6 +101,7 @@ impl Plan {
             Self::Fetch { wall_ms, .. } => *wall_ms,
             Self::Skill { terms, .. } => terms.limits.wall_ms,
             Self::Service { terms } => terms.wall_ms,
+            Self::Elsewhere => 0,
             Self::Daemon => DAEMON_WALL_MS,
         }
     }
@@ -112,6 +115,7 @@ impl Plan {
             Self::Fetch { output_bytes, .. } => *output_bytes,
             Self::Skill { terms, .. } => terms.limits.output_bytes,
             Self::Service { terms } => terms.output_bytes,
+            Self::Elsewhere => ELSEWHERE_OUTPUT_BYTES,
             Self::Daemon => DAEMON_OUTPUT_BYTES,
         }
     }
@@ -147,7 +151,9 @@ impl Plan {
             Self::Service { terms } => {
                 Bounds { tier: terms.tier, egress: terms.egress, hosts: Vec::new(), limits: None, interpreters: None }
             }
-            Self::Daemon => Bounds { tier: None, egress: None, hosts: Vec::new(), limits: None, interpreters: None },
+            Self::Elsewhere | Self::Daemon => {
+                Bounds { tier: None, egress: None, hosts: Vec::new(), limits: None, interpreters: None }
+            }
         }
     }
 }
@@ -252,6 +258,7 @@ pub(crate) fn candidates(
         (Work::Service(work), _) => {
             return (vec![Way { plan: Plan::Service { terms: work.terms }, refused: None }], Vec::new());
         }
+        (Work::Elsewhere(_), _) => return (vec![Way { plan: Plan::Elsewhere, refused: None }], Vec::new()),
         _ => return (vec![Way { plan: Plan::Daemon, refused: None }], Vec::new()),
     };
     let (mut ways, mut unfit) = (Vec::new(), Vec::new());
@@ -459,6 +466,9 @@ pub enum UnfitReason {
 
 /// What the head of a response, and where it came from, take at most in what is told about it.
 const FETCH_HEAD_BYTES: u64 = 128 << 10;
+
+/// What is told about something that another program was let do.
+const ELSEWHERE_OUTPUT_BYTES: u64 = 256;
 
 /// How long the daemon works on a file tool at most.
 const DAEMON_WALL_MS: u64 = 30_000;

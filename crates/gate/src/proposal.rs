@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a proposal is made of parsed parts only. Holding one permits nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_journal::{
     record::Subject,
@@ -16,7 +16,7 @@ use palyra_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{petitioner::Petitioner, service::Asker};
+use crate::{foreign::Elsewhere, petitioner::Petitioner, service::Asker};
 
 /// A call as it is proposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct ToolProposal {
     pub key: Option<CallKey>,
     /// The running call that wants it, for what only the daemon proposes.
     pub within: Option<Within>,
+    /// What another program would do itself. Absent for what Palyra would run.
+    pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
 /// A call that runs and wants something more. It is told to whoever is asked, and no part of what they approve.
@@ -102,7 +104,8 @@ impl ToolProposal {
     /// SECURITY: what is refused costs its caller nothing. Whoever could have megabytes journalled with every refused call would push the
     /// rest of the history out of a journal that is bounded in size.
     pub(crate) fn is_too_long_to_refuse(&self) -> bool {
-        self.args.canonical().len() > LONGEST_REFUSED
+        let elsewhere = self.elsewhere.as_deref().map_or(0, Elsewhere::length);
+        self.args.canonical().len().max(elsewhere) > LONGEST_REFUSED
     }
 
     /// The proposal as it is kept for a call that does not run: long arguments by their digest and their beginning.
@@ -114,6 +117,8 @@ impl ToolProposal {
             document.args = serde_json::json!({ "left_out": {
                 "sha256": self.args.digest(), "bytes": text.len(), "beginning": beginning,
             } });
+            // It says the same in other words.
+            document.elsewhere = self.elsewhere.as_deref().map(Elsewhere::brief);
         }
         document
     }
@@ -135,6 +140,7 @@ impl ToolProposal {
             args: self.args.value().clone(),
             waiting: self.waiting,
             within: self.within.clone(),
+            elsewhere: self.elsewhere.as_deref().cloned(),
         }
     }
 }
@@ -175,6 +181,8 @@ pub struct ProposalDocument {
     waiting: Waiting,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Within>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elsewhere: Option<Elsewhere>,
 }
 
 impl ProposalDocument {
@@ -208,6 +216,7 @@ impl ProposalDocument {
             // It was taken when the call was first recorded.
             key: None,
             within: self.within,
+            elsewhere: self.elsewhere.map(Arc::new),
         })
     }
 }

@@ -117,7 +117,7 @@ impl Inner {
     /// The question as it is shown.
     fn prompt(&self, id: ApprovalId, judged: &Judged, runnable: &Runnable) -> Result<PendingToolApproval, Refusal> {
         let config = &judged.settings.config.approvals;
-        let tool = judged.registry.definition(&judged.proposal.tool).map_err(Refusal::Call)?;
+        let tool = judged.registry.definition_for(&judged.proposal).map_err(Refusal::Call)?;
         let asked = Asked {
             proposal: &judged.proposal,
             intent: &judged.intent,

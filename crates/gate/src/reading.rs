@@ -85,7 +85,12 @@ impl Inner {
             look,
             bindings: &bindings,
         };
-        let intent = registry.intend(&proposal.tool, &proposal.args, &place)?;
+        let intent = match &proposal.elsewhere {
+            None => registry.intend(&proposal.tool, &proposal.args, &place)?,
+            // Where its links lead takes a look at all of them.
+            Some(_) if look == Look::Glance => return Err(IntendError::TakesLonger.into()),
+            Some(elsewhere) => elsewhere.intend(settings)?,
+        };
         // Told as it is: without a vault no secret is bound anywhere, which would be the reason otherwise.
         if let ([_, ..], Err(closed)) = (intent.work.secrets(), self.opened_vault()) {
             return Err(CallError::NoVault { is_locked: closed.is_locked() });

@@ -71,6 +71,18 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
             found.push((RiskLevel::High, "the program itself can be changed by the agent".to_owned()));
         }
     }
+    if let Work::Elsewhere(work) = &intent.work {
+        let process = work.process.as_ref();
+        found.extend(process.map(|process| {
+            let name = process.program.file_name();
+            match process.names().any(|name| is_interpreter(name) || is_launcher(name)) {
+                true => (RiskLevel::Critical, format!("`{name}` can run anything, and nothing contains it")),
+                false => (RiskLevel::High, format!("`{name}` can do whatever the agent's user can")),
+            }
+        }));
+        let unknown = process.is_none() && capabilities.contains(&ToolCapability::ProcessExec);
+        found.extend(unknown.then(|| (RiskLevel::High, "nobody here knows what the tool does".to_owned())));
+    }
     if let Work::Fetch(work) = &intent.work {
         if let Some(body) = &work.body {
             found.push((RiskLevel::High, format!("it sends {} bytes to {}", body.len(), work.host)));

@@ -114,6 +114,14 @@ impl Gate {
         Arc::clone(&self.inner.settings.load().evaluation)
     }
 
+    /// The innermost configured workspace that holds a directory, by its path alone.
+    #[must_use]
+    pub fn workspace_holding(&self, directory: &AbsolutePath) -> Option<WorkspaceName> {
+        let settings = self.inner.settings.load();
+        let holding = settings.workspaces.values().filter(|one| directory.is_within(one.root()));
+        holding.max_by_key(|one| one.root().as_str().len()).map(|one| one.name().clone())
+    }
+
     /// Another configuration comes into force: all of it, or nothing when it cannot be used. Calls that run go on as they were started;
     /// calls that wait are decided anew, and those that are denied now, or whose workspace is gone, are withdrawn.
     ///

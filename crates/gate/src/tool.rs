@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    foreign::ElsewhereWork,
     secret::SecretUse,
     service::{Asker, Service, ServiceWork},
     workspace::{Workspace, WorkspaceError},
@@ -222,6 +223,8 @@ pub enum Work {
     Service(ServiceWork),
     /// Lets a call that runs connect to a host.
     Connect(HostPort),
+    /// Lets another program do something itself.
+    Elsewhere(ElsewhereWork),
     /// Tells something the daemon knows.
     Report {
         /// What is told.
@@ -237,7 +240,7 @@ impl Work {
             Self::Process(work) => &work.secrets,
             Self::Fetch(work) => &work.secrets,
             Self::Skill(work) => &work.secrets,
-            Self::Files(_) | Self::Service(_) | Self::Connect(_) | Self::Report { .. } => &[],
+            Self::Files(_) | Self::Service(_) | Self::Connect(_) | Self::Elsewhere(_) | Self::Report { .. } => &[],
         }
     }
 }
@@ -501,6 +504,12 @@ pub enum IntendError {
     /// A path that has no good spelling.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// A relative path of a program that does not say where it works.
+    #[error("`{}` is relative, and nobody says to what", visible(.0))]
+    Adrift(String),
+    /// A path that does not say which file another program would open.
+    #[error("which file another program opens as `{}` cannot be said", visible(.0))]
+    Unclear(String),
     /// The file to be created is there.
     #[error("`{}` exists already", visible(.0.as_str()))]
     Exists(AbsolutePath),
@@ -615,6 +624,8 @@ impl IntendError {
                 "make the directory in this workspace, or grant another with `palyra skills grant`"
             }
             Self::Path(_) => "write the path without `..`",
+            Self::Adrift(_) => "send `cwd`, or the path in full",
+            Self::Unclear(_) => "send the path of the file itself, in full and without links",
             Self::Exists(_) => "use the mode `replace`, or another name",
             Self::NoDirectory(_) => "set `make_directories`, or create the directory first",
             Self::Nul { .. } => "remove the NUL",

@@ -17,12 +17,13 @@ mod fs_search;
 mod fs_write;
 pub(crate) mod http_fetch;
 pub(crate) mod net_connect;
-mod process_run;
+pub(crate) mod process_run;
 mod program;
 mod reports;
 mod walk;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock},
@@ -39,6 +40,7 @@ pub use self::{
     files::{FileError, OutputCaps},
 };
 use crate::{
+    proposal::ToolProposal,
     service::Service,
     tool::{IntendError, Intent, Look, Place, Tool, ToolDefinition},
 };
@@ -149,6 +151,18 @@ impl Registry {
     /// When there is no such tool.
     pub fn definition(&self, name: &ToolName) -> Result<&ToolDefinition, CallError> {
         self.entry(name).map(|entry| entry.tool.definition())
+    }
+
+    /// The definition of the tool that a proposal is about: of one that is known here, or of what another program has.
+    ///
+    /// # Errors
+    /// When there is no such tool, or only the daemon itself proposes it.
+    pub(crate) fn definition_for(&self, proposal: &ToolProposal) -> Result<Cow<'_, ToolDefinition>, CallError> {
+        let known = self.definition(&proposal.tool);
+        let Some(elsewhere) = &proposal.elsewhere else { return known.map(Cow::Borrowed) };
+        self.callable(&proposal.tool)?;
+        let defined = elsewhere.definition(&proposal.tool, known.ok().map(ToolDefinition::metadata));
+        defined.map(Cow::Owned).map_err(|error| IntendError::Shape(error.to_string()).into())
     }
 
     /// Checks the arguments of a call and reads them into what would be done. Changes nothing.

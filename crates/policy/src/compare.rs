@@ -190,10 +190,11 @@ pub fn what(call: &CallRequest, context: &PolicyRequestContext) -> String {
     palyra_types::visible::visible(&words.join(" "))
 }
 
-/// The tier and the egress mode, if the request says.
+/// The tier and the egress mode, or that another program does it, if the request says.
 #[must_use]
 pub fn plan(context: &PolicyRequestContext) -> Option<String> {
     match (context.tier, context.egress) {
+        (None, None) if context.elsewhere => Some("elsewhere".to_owned()),
         (None, None) => None,
         (Some(tier), None) => Some(format!("tier {tier}")),
         (None, Some(egress)) => Some(format!("egress {egress}")),

@@ -79,13 +79,15 @@ fn request(principal: &str, action: Action, resource: &str) -> RequestDocument {
     }
 }
 
-/// A process in every tier and egress mode; any other tool as it is.
+/// A process in every tier and egress mode, and run by another program; any other tool as it is.
 fn tool_calls(plain: &RequestDocument) -> Vec<RequestDocument> {
     if plain.resource.as_ref().is_none_or(|resource| resource.id() != "process.run") {
         return vec![plain.clone()];
     }
     let mut calls = Vec::new();
     for command in COMMANDS {
+        let run = Some(command.iter().map(|&word| word.to_owned()).collect());
+        calls.push(RequestDocument { run, elsewhere: Some(true), ..plain.clone() });
         for &tier in SandboxTier::ALL {
             for &egress in EgressEnforcementMode::ALL {
                 let run = Some(command.iter().map(|&word| word.to_owned()).collect());
@@ -297,6 +299,9 @@ fn meet(expr: &Expr, choice: usize, document: &mut RequestDocument) {
                 })
                 .collect();
             fill(expr, &word, document);
+        }
+        Expr::GetAttr { expr, attr } if is_context(expr) && attr == ContextKey::Elsewhere.as_str() => {
+            document.elsewhere = Some(true);
         }
         other => children(other).into_iter().for_each(|part| meet(part, choice, document)),
     }

@@ -27,6 +27,7 @@ words! {
         Posture = "posture",
         Tier = "tier",
         Egress = "egress",
+        Elsewhere = "elsewhere",
         Role = "role",
         Approved = "approved",
         AllowSensitiveTools = "allow_sensitive_tools",

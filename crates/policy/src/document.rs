@@ -76,6 +76,9 @@ pub struct RequestDocument {
     /// The egress mode of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressEnforcementMode>,
+    /// Whether another program would do it, which Palyra neither runs nor contains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<bool>,
     /// What the tool needs from the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<BTreeSet<ToolCapability>>,
@@ -149,6 +152,7 @@ impl RequestDocument {
                 posture,
                 tier,
                 egress,
+                elsewhere,
                 capabilities,
                 tool_name,
                 skill_id,
@@ -209,6 +213,7 @@ impl RequestDocument {
             posture: Some(context.posture),
             tier: context.tier,
             egress: context.egress,
+            elsewhere: context.elsewhere.then_some(true),
             capabilities: Some(context.capabilities.clone()),
             tool_name: context.tool_name.clone(),
             skill_id: context.skill_id.clone(),
@@ -276,6 +281,7 @@ impl RequestDocument {
             posture: self.posture.unwrap_or(default_posture),
             tier: self.tier,
             egress: self.egress,
+            elsewhere: self.elsewhere.unwrap_or_default(),
         };
         Ok((CallRequest { request, touches: self.touches()? }, context))
     }

@@ -86,6 +86,7 @@ pub(crate) fn fact_of(key: ContextKey, facts: &Facts<'_>) -> Fact {
         ContextKey::Posture => Fact::Posture(context.posture),
         ContextKey::Tier => context.tier.map_or(Fact::Absent, Fact::Tier),
         ContextKey::Egress => context.egress.map_or(Fact::Absent, Fact::Egress),
+        ContextKey::Elsewhere => Fact::Flag(context.elsewhere),
         ContextKey::AllowSensitiveTools => Fact::Flag(facts.allow_sensitive_tools()),
         ContextKey::SensitiveAction => Fact::Flag(facts.sensitive_action()),
         ContextKey::Allowlisted => Fact::Flag(facts.allowlisted()),

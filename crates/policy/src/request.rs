@@ -72,6 +72,8 @@ pub struct PolicyRequestContext {
     pub tier: Option<SandboxTier>,
     /// The egress mode of the plan.
     pub egress: Option<EgressEnforcementMode>,
+    /// Whether another program would do it, which Palyra neither runs nor contains.
+    pub elsewhere: bool,
 }
 
 impl PolicyRequestContext {
@@ -98,6 +100,7 @@ impl PolicyRequestContext {
             posture: Posture::AskEachTime,
             tier: None,
             egress: None,
+            elsewhere: false,
         }
     }
 }

@@ -65,6 +65,12 @@ fn write(
     if request.action == Action::NetConnect || context.port.is_some() {
         require("port", context.port.map(|port| port.to_string()));
     }
+    // A tier stands for what Palyra runs; where there is none, the rule says who does it.
+    if context.elsewhere {
+        conditions.push("context.elsewhere".to_owned());
+    } else if context.tier.is_none() {
+        conditions.push("!context.elsewhere".to_owned());
+    }
     let when = format!("\nwhen {{\n  {}\n}}", conditions.join(" &&\n  "));
     let scope = format!(
         "permit (\n  principal == {},\n  action == {},\n  resource == {}\n){when};",

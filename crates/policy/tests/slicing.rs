@@ -131,6 +131,7 @@ const CHANGES: &[fn(&mut Question, &Question)] = &[
     |one, other| one.context.posture = other.context.posture,
     |one, other| one.context.tier = other.context.tier,
     |one, other| one.context.egress = other.context.egress,
+    |one, other| one.context.elsewhere = other.context.elsewhere,
 ];
 
 #[test]

@@ -93,6 +93,7 @@ async fn call_for_ever(gate: Gate, (session, run): (SessionId, RunId), agent: Pr
             waiting: Waiting::Attached,
             key: None,
             within: None,
+            elsewhere: None,
         };
         // Some wait for their call, some leave it to itself.
         let outcome = if caller.is_multiple_of(3) {

@@ -9,7 +9,7 @@ use palyra_types::{DeviceId, ObjectId, PrincipalId, PrincipalKind, TokenId, Work
 
 use super::{MOST_DEVICES, MOST_MEMBERS, MOST_TOKENS, State, tokens::stands_for};
 use crate::{
-    api_token::{ApiTokenRecord, MOST_CONCURRENT, MOST_PER_MINUTE},
+    api_token::{ApiTokenRecord, MOST_CONCURRENT, MOST_PER_MINUTE, is_bindable},
     device::{DeviceRecord, DeviceState},
     feature::{FeatureFlag, Switch},
     label,
@@ -146,6 +146,7 @@ fn check_token(token: &ApiTokenRecord) -> Result<(), &'static str> {
             !token.scopes.is_empty() && token.scopes.iter().all(|scope| scope.suits(kind)),
             "has scopes that it cannot have",
         ),
+        (token.channel.as_ref().is_none_or(is_bindable), "is bound to a channel that stands for a surface"),
         (token.created <= token.expires, "expires before it begins"),
         (token.superseded_at.is_none_or(|at| at <= token.expires), "is taken over from after it expires"),
         ((1..=MOST_PER_MINUTE).contains(&token.per_minute), "has a pace that no token has"),

@@ -17,7 +17,7 @@ use crate::{
     api_token::{
         ApiTokenRecord, DEFAULT_TOKEN_CONCURRENCY, DEFAULT_TOKEN_RATE_LIMIT_PER_MINUTE, Extent, FreshToken, KEPT_FOR,
         LONGEST_LIFETIME, LONGEST_OVERLAP, MOST_CONCURRENT, MOST_PER_MINUTE, NewToken, SHORTEST_LIFETIME,
-        TokenRevocation, TokenRotation,
+        TokenRevocation, TokenRotation, is_bindable,
     },
     change::{Minted, Rotated, TokensRevoked},
     error::Refusal,
@@ -37,6 +37,9 @@ impl State {
         self.require(FeatureFlag::ApiTokens)?;
         label::check_name("name of the token", &new.name)?;
         check_lifetime(new.lifetime)?;
+        if let Some(surface) = new.channel.as_ref().filter(|channel| !is_bindable(channel)) {
+            return Err(Refusal::Surface(surface.clone()));
+        }
         if let Some(off) = new.scopes.iter().filter_map(|scope| scope.feature()).find(|&feature| !self.is_on(feature)) {
             return Err(Refusal::FeatureOff(off));
         }
@@ -55,6 +58,7 @@ impl State {
             role: token.role,
             workspaces: token.workspaces.clone(),
             scopes: token.scopes.clone(),
+            channel: token.channel.clone(),
             minted_by: token.minted_by.clone(),
             expires: token.expires,
             per_minute: token.per_minute,
@@ -102,6 +106,7 @@ impl State {
         let superseded_at = old.expires.min(moment::after(at, overlap));
         let mut token = successor(old, by, fresh, (at, lifetime));
         if let Some(with) = with {
+            stays_in_channel(&token, with)?;
             token.minted_with = Some(with.id.clone());
         }
         self.may_issue(by, role, &token)?;
@@ -277,6 +282,7 @@ fn check_limits(token: &ApiTokenRecord) -> Result<(), Refusal> {
 /// Whether a token neither outlasts nor outruns the one that it is minted with.
 fn is_within(token: &ApiTokenRecord, with: &ApiTokenRecord) -> Result<(), Refusal> {
     ends_by(token.expires, with.over_at())?;
+    stays_in_channel(token, with)?;
     let paces = [
         ("requests a minute", token.per_minute, with.per_minute),
         ("requests at once", token.concurrent, with.concurrent),
@@ -284,6 +290,14 @@ fn is_within(token: &ApiTokenRecord, with: &ApiTokenRecord) -> Result<(), Refusa
     match paces.into_iter().find(|(_, asked, most)| asked > most) {
         Some((what, asked, most)) => Err(Refusal::Outruns { what, asked, most }),
         None => Ok(()),
+    }
+}
+
+/// SECURITY: what policy says about a channel would mean nothing if a token that is bound to it could get hold of one that is not.
+fn stays_in_channel(token: &ApiTokenRecord, with: &ApiTokenRecord) -> Result<(), Refusal> {
+    match &with.channel {
+        Some(bound) if token.channel.as_ref() != Some(bound) => Err(Refusal::OtherChannel(bound.clone())),
+        _ => Ok(()),
     }
 }
 
@@ -309,6 +323,7 @@ fn record(
         role: new.role,
         workspaces: new.workspaces,
         scopes: new.scopes,
+        channel: new.channel.or_else(|| with.and_then(|with| with.channel.clone())),
         digest: fresh.digest,
         minted_by: bare(&by.principal),
         minted_with: with.map(|with| with.id.clone()),

@@ -184,6 +184,7 @@ pub fn token<const N: usize>(of: &str, scopes: [Scope; N]) -> NewToken {
         role: None,
         workspaces: Membership::All,
         scopes: BTreeSet::from(scopes),
+        channel: None,
         lifetime: Duration::from_secs(3_600),
         per_minute: None,
         concurrent: None,

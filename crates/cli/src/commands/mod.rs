@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod grants;
+pub(crate) mod hook;
 pub(crate) mod journal;
 pub(crate) mod open;
 pub(crate) mod pair;

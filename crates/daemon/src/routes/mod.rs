@@ -13,6 +13,7 @@ mod events;
 mod flags;
 mod grants;
 mod health;
+mod hooks;
 mod identity;
 mod journal;
 mod members;
@@ -140,6 +141,8 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::list))
         .routes(routes!(publishers::pin))
         .routes(routes!(publishers::distrust))
+        .routes(routes!(hooks::authorize))
+        .routes(routes!(hooks::claude_code))
         .routes(routes!(compat::models))
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))

@@ -151,6 +151,7 @@ fn wanted(app: &App, caller: &Caller, new: NewToken) -> Result<Wanted, Failure> 
         role,
         workspaces: bound,
         scopes: scopes.map_err(|error| bad(&error))?,
+        channel: new.channel,
         lifetime: Duration::from_secs(new.lifetime_seconds),
         per_minute: new.per_minute,
         concurrent: new.concurrent,
@@ -186,6 +187,7 @@ fn told(snapshot: &Snapshot, record: &ApiTokenRecord, now: Timestamp) -> Token {
         principal: record.principal.to_string(),
         role: record.role,
         scopes: record.scopes.iter().map(ToString::to_string).collect(),
+        channel: record.channel.clone(),
         workspaces: match &record.workspaces {
             Membership::All => None,
             Membership::Only(names) => Some(names.iter().cloned().collect()),

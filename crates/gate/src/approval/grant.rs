@@ -253,6 +253,7 @@ impl Cover {
                 | Work::Skill(_)
                 | Work::Service(_)
                 | Work::Connect(_)
+                | Work::Elsewhere(_)
                 | Work::Report { .. },
             ) => false,
         }

@@ -13,6 +13,7 @@ use crate::{
     action::CallAction,
     deadline::Deadline,
     decide::ToolDecision,
+    foreign::ElsewhereWork,
     plan::Plan,
     proposal::{ProposalDocument, ToolProposal},
     refusal::Refusal,
@@ -138,6 +139,13 @@ pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
             Some(within) => format!("connect to {host} port {port}, wanted by {}", within.summary),
             None => format!("connect to {host} port {port}"),
         },
+        // What its arguments leave open, such as where it works, stands beside them.
+        Work::Elsewhere(ElsewhereWork { process: Some(process), .. }) => {
+            format!("{}, run by the agent itself", visible(&process.command()))
+        }
+        Work::Elsewhere(_) => {
+            format!("{} {}, done by the agent itself", proposal.tool, visible(proposal.args.canonical()))
+        }
         // A URL holds nothing hidden by now. Whatever else there is stands in the arguments.
         Work::Fetch(FetchWork { method, url, headers, body_sha256: None, .. }) if headers.is_empty() => {
             format!("{} {method} {url}", proposal.tool)

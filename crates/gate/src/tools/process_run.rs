@@ -161,7 +161,8 @@ impl Tool for ProcessRun {
     }
 }
 
-fn check_words(command: &[String]) -> Result<(), IntendError> {
+/// Refuses words that no program could be started with.
+pub(crate) fn check_words(command: &[String]) -> Result<(), IntendError> {
     if let Some(index) = command.iter().position(|word| word.contains('\0')) {
         return Err(IntendError::Nul { what: format!("`command[{index}]`") });
     }

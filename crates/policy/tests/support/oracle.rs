@@ -307,6 +307,7 @@ fn context(question: &Question, approved: bool) -> Option<Value> {
         posture,
         tier,
         egress,
+        elsewhere: _,
     } = &question.context;
     let mut context = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -360,7 +361,7 @@ fn process_record(process: &Process) -> Value {
 }
 
 /// What the configuration says, from the descriptions of the facts.
-fn facts(question: &Question) -> [(&'static str, bool); 10] {
+fn facts(question: &Question) -> [(&'static str, bool); 11] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
     let server_is_listed = |tool: &ToolName| {
@@ -376,6 +377,7 @@ fn facts(question: &Question) -> [(&'static str, bool); 10] {
     let skill_is_listed = context.skill_id.iter().any(|skill| listed(&config.allowlisted_skills, skill));
     [
         ("allow_sensitive_tools", config.allow_sensitive_tools),
+        ("elsewhere", context.elsewhere),
         (
             "member",
             context.workspace.is_none()

@@ -199,11 +199,12 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
         prop_oneof![4 => Just(Posture::AlwaysAllow), 4 => Just(Posture::AskEachTime), 1 => Just(Posture::Disabled)],
         of(select(SandboxTier::ALL)),
         of(select(EgressEnforcementMode::ALL)),
+        any::<bool>(),
     );
     (origin, purpose, plan).prop_map(|(origin, purpose, plan)| {
         let (now, device_id, channel, session_id, run_id, token_id, on_behalf_of) = origin;
         let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port, bound_secrets) = purpose;
-        let (posture, tier, egress) = plan;
+        let (posture, tier, egress, elsewhere) = plan;
         PolicyRequestContext {
             now,
             device_id,
@@ -224,6 +225,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
             posture,
             tier,
             egress,
+            elsewhere,
         }
     })
 }

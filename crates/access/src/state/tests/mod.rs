@@ -10,8 +10,8 @@ mod tokens;
 use std::{collections::BTreeSet, time::Duration};
 
 use palyra_types::{
-    DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, TokenId, WorkspaceName,
-    WorkspaceRole,
+    Channel, DeviceId, ObjectId, Principal, PrincipalId, PrincipalKind, Sha256Digest, Timestamp, TokenId,
+    WorkspaceName, WorkspaceRole,
 };
 
 use super::*;
@@ -108,6 +108,7 @@ fn token<const N: usize>(of: &str, scopes: [Scope; N]) -> NewToken {
         role: None,
         workspaces: Membership::All,
         scopes: scopes.into(),
+        channel: None,
         lifetime: minutes(DAY),
         per_minute: None,
         concurrent: None,

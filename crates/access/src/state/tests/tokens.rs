@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    api_token::{ApiTokenRecord, Extent, TokenRevocation, TokenRotation},
+    api_token::{ApiTokenRecord, Extent, SURFACES, TokenRevocation, TokenRotation},
     change::{Minted, Rotated, TokensRevoked},
     label::LabelError,
     token::TokenKind,
@@ -52,6 +52,7 @@ fn a_token_is_minted_with_what_was_asked_for() {
         role: None,
         workspaces: only(["web"]),
         scopes: scopes([Scope::CallsCreate, Scope::CallsRead]),
+        channel: None,
         minted_by: principal("user:cid"),
         expires: at(1_440),
         per_minute: 60,
@@ -67,6 +68,7 @@ fn a_token_is_minted_with_what_was_asked_for() {
         role: None,
         workspaces: only(["web"]),
         scopes: scopes([Scope::CallsCreate, Scope::CallsRead]),
+        channel: None,
         digest: fresh("t").digest,
         minted_by: principal("user:cid"),
         minted_with: None,
@@ -625,4 +627,50 @@ fn there_are_only_so_many_tokens() {
     assert_eq!(refused(&state, more(at(0))), Refusal::Full { what: "tokens", most: 10_000 });
     let later = i64::try_from(91 * DAY).unwrap();
     assert_eq!(done(&mut state, more(at(later))).pruned.len(), MOST_TOKENS);
+}
+
+fn channel(name: &str) -> Option<Channel> {
+    Some(Channel::parse(name).unwrap())
+}
+
+#[test]
+fn a_token_keeps_its_channel_when_another_takes_over() {
+    let mut state = alone();
+    let new = NewToken { channel: channel("ci"), ..token("agent:claude", [Scope::CallsCreate]) };
+    assert_eq!(done(&mut state, mint("user:ada@owner", new)).channel, channel("ci"));
+    let rotation = TokenRotation { id: token_id("t"), overlap: Duration::ZERO, lifetime: None };
+    done(&mut state, |state| state.rotate(&actor("user:ada@owner"), rotation, fresh("two"), at(1)));
+    assert_eq!(state.token(&token_id("two")).unwrap().channel, channel("ci"));
+}
+
+#[test]
+fn no_token_is_bound_to_what_stands_for_a_surface_however_it_is_spelt() {
+    for surface in SURFACES.iter().map(|surface| (*surface).to_owned()).chain(["CLI".to_owned(), "Hook".to_owned()]) {
+        let new = NewToken { channel: channel(&surface), ..token("agent:claude", [Scope::CallsCreate]) };
+        let refusal = Refusal::Surface(Channel::parse(&surface).unwrap());
+        assert_eq!(refused(&alone(), mint("user:ada@owner", new)), refusal);
+    }
+}
+
+#[test]
+fn a_token_gets_hold_of_none_that_is_outside_of_its_channel() {
+    let state = with_manager(alone(), |new| NewToken { channel: channel("ci"), ..new });
+    let manager = using(&state, "user:ada@owner", "manager");
+    let mint = |wanted: Option<Channel>| {
+        let by = manager.clone();
+        let plain = token("agent:claude", [Scope::CallsCreate]);
+        let new = NewToken { channel: wanted, lifetime: minutes(1), ..plain };
+        move |state: &mut State| state.mint(&by, new, fresh("t"), at(1))
+    };
+    assert_eq!(refused(&state, mint(channel("desk"))), Refusal::OtherChannel(Channel::parse("ci").unwrap()));
+    for wanted in [None, channel("ci")] {
+        let mut state = state.clone();
+        assert_eq!(done(&mut state, mint(wanted)).channel, channel("ci"));
+    }
+    let mut state = state;
+    let free = token("agent:claude", [Scope::CallsCreate]);
+    state.mint(&actor("user:ada@owner"), free, fresh("free"), at(1)).unwrap();
+    let rotation = TokenRotation { id: token_id("free"), overlap: Duration::ZERO, lifetime: None };
+    let rotate = |state: &mut State| state.rotate(&manager, rotation, fresh("two"), at(2));
+    assert_eq!(refused(&state, rotate), Refusal::OtherChannel(Channel::parse("ci").unwrap()));
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use palyra_api::token::NewToken;
 use palyra_client::Client;
-use palyra_types::{WorkspaceName, WorkspaceRole};
+use palyra_types::{Channel, WorkspaceName, WorkspaceRole};
 
 use super::tell;
 use crate::{
@@ -28,6 +28,9 @@ pub(crate) struct CreateArgs {
     /// The most that it may do, if it stands for you: owner, admin or operator. Else your own role.
     #[arg(long)]
     role: Option<WorkspaceRole>,
+    /// Bind it to a channel of this name, which rules and allowlists can speak of.
+    #[arg(long, value_name = "NAME")]
+    channel: Option<Channel>,
     /// Bind it to this workspace. Can be given again.
     #[arg(long = "workspace", value_name = "NAME")]
     workspaces: Vec<WorkspaceName>,
@@ -46,6 +49,7 @@ pub(super) async fn run(args: &CreateArgs, daemon: &Client, connection: &Connect
         scopes: args.scopes.clone(),
         lifetime_seconds: args.expires.seconds(),
         role: args.role,
+        channel: args.channel.clone(),
         workspaces: (!args.workspaces.is_empty()).then(|| args.workspaces.clone()),
         per_minute: args.per_minute,
         concurrent: args.concurrent,

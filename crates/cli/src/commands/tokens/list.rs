@@ -27,8 +27,8 @@ pub(super) async fn run(args: &ListArgs, daemon: &Client, terminal: &Terminal) -
         terminal.document("tokens", Tokens { tokens });
         return Ok(Exit::Ok);
     }
-    let rows: Vec<[String; 7]> = tokens.iter().map(row).collect();
-    table::print(["ID", "NAME", "FOR", "STATE", "EXPIRES", "LAST USED", "SCOPES"], &rows, terminal);
+    let rows: Vec<[String; 8]> = tokens.iter().map(row).collect();
+    table::print(["ID", "NAME", "FOR", "STATE", "EXPIRES", "LAST USED", "CHANNEL", "SCOPES"], &rows, terminal);
     match there - tokens.len() {
         0 if tokens.is_empty() => terminal.talk("there are no tokens; `palyra tokens create` mints one"),
         0 => {}
@@ -44,7 +44,7 @@ const fn works(state: TokenState) -> bool {
     }
 }
 
-fn row(token: &Token) -> [String; 7] {
+fn row(token: &Token) -> [String; 8] {
     let scopes: Vec<String> = token.scopes.iter().map(|scope| visible(scope)).collect();
     [
         token.id.to_string(),
@@ -53,6 +53,7 @@ fn row(token: &Token) -> [String; 7] {
         state(token.state).to_owned(),
         moment(token.works_until),
         moment_or(token.last_used, "never"),
+        token.channel.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
         scopes.join(" "),
     ]
 }

@@ -66,10 +66,13 @@ fn tell(minted: &MintedToken, connection: &Connection, terminal: &Terminal) {
     }
     let MintedToken { token, secret } = minted;
     terminal.out(visible(secret));
-    let Token { id, name, principal, scopes, expires, per_minute, concurrent, workspaces, .. } = token;
+    let Token { id, name, principal, scopes, expires, per_minute, concurrent, workspaces, channel, .. } = token;
     terminal.talk_rows(format!("token {id} ({}) for {}", visible(name), visible(principal)));
     let scopes: Vec<String> = scopes.iter().map(|scope| visible(scope)).collect();
     terminal.talk_rows(format!("  may be used for {}", scopes.join(", ")));
+    if let Some(channel) = channel {
+        terminal.talk_rows(format!("  by the channel {channel}"));
+    }
     if let Some(workspaces) = workspaces {
         let names: Vec<&str> = workspaces.iter().map(WorkspaceName::as_str).collect();
         terminal.talk_rows(format!("  in the workspaces {}", names.join(", ")));

@@ -1,0 +1,137 @@
+//! What our own tools mean when another program does what they do, and what a tool means that nobody here knows.
+//!
+//! Guarantees: what names no file, host or program where the tool needs one is refused, and so is an argument that only Palyra could keep to,
+//! such as a tier. Of a tool that is not known, the worst is assumed.
+
+use palyra_api::authorize::Authorize;
+use palyra_gate::{Elsewhere, HostPort, Wants};
+use palyra_types::{HostName, ToolCapability};
+use serde_json::{Map, Value};
+
+use super::Wanted;
+use crate::failure::Failure;
+
+/// What is wanted.
+///
+/// # Errors
+/// When the arguments do not say.
+pub fn wanted(asked: Authorize) -> Result<Wanted, Failure> {
+    let Authorize { tool, args, cwd, workspace, conversation, on_ask: _ } = asked;
+    let mut elsewhere =
+        Elsewhere { tool: tool.to_string(), cwd, wants: Wants::default(), needs: WORST.iter().copied().collect() };
+    let wants = &mut elsewhere.wants;
+    match tool.as_str() {
+        "process.run" => {
+            known(&args, &["command", "cwd", "env", "stdin", "timeout_seconds", "egress_hosts"])?;
+            wants.command = command(&args)?;
+            let hosts = texts(&args, "egress_hosts")?;
+            if hosts.len() > MOST_HOSTS {
+                return Err(bad(format!("`egress_hosts` names more than {MOST_HOSTS} hosts")));
+            }
+            wants.hosts = hosts.iter().map(|host| host_and_port(host)).collect::<Result<_, _>>()?;
+            if let Some(own) = optional(&args, "cwd")? {
+                elsewhere.cwd = Some(within(elsewhere.cwd.as_deref(), own));
+            }
+        }
+        "fs.read" => wants.reads.push(text(&args, "path")?.to_owned()),
+        "fs.list" | "fs.search" => wants.searches.push(optional(&args, "path")?.unwrap_or(".").to_owned()),
+        "fs.write" => wants.writes.push(text(&args, "path")?.to_owned()),
+        "http.fetch" => {
+            if args.contains_key("secrets") {
+                return Err(not_here("secrets"));
+            }
+            wants.urls.push(text(&args, "url")?.to_owned());
+        }
+        _ => {}
+    }
+    Ok(Wanted { tool, args, elsewhere, workspace, conversation })
+}
+
+/// A command: its words, or a line for a shell.
+fn command(args: &Map<String, Value>) -> Result<Vec<String>, Failure> {
+    match args.get("command") {
+        Some(Value::String(line)) => Ok(shell(line)),
+        Some(Value::Array(_)) => match texts(args, "command")? {
+            words if words.is_empty() => Err(missing("command")),
+            words => Ok(words),
+        },
+        _ => Err(missing("command")),
+    }
+}
+
+/// The command that has a shell read a line.
+pub(super) fn shell(line: &str) -> Vec<String> {
+    ["bash", "-c", line].map(str::to_owned).to_vec()
+}
+
+/// A directory as it is seen from another.
+fn within(outer: Option<&str>, inner: &str) -> String {
+    match outer {
+        Some(outer) if !inner.starts_with('/') => format!("{outer}/{inner}"),
+        _ => inner.to_owned(),
+    }
+}
+
+/// A required text.
+pub(super) fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Result<&'a str, Failure> {
+    optional(args, name)?.ok_or_else(|| missing(name))
+}
+
+/// A text that may be left out.
+pub(super) fn optional<'a>(args: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, Failure> {
+    match args.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(bad(format!("`{name}` is no text"))),
+    }
+}
+
+fn texts(args: &Map<String, Value>, name: &str) -> Result<Vec<String>, Failure> {
+    let Some(value) = args.get(name) else { return Ok(Vec::new()) };
+    let items = value.as_array().ok_or_else(|| bad(format!("`{name}` is no list")))?;
+    let text = |item: &Value| item.as_str().map(str::to_owned);
+    items
+        .iter()
+        .map(text)
+        .collect::<Option<_>>()
+        .ok_or_else(|| bad(format!("`{name}` holds something else than texts")))
+}
+
+fn host_and_port(text: &str) -> Result<HostPort, Failure> {
+    let read = || {
+        let (host, port) = text.rsplit_once(':')?;
+        Some(HostPort { host: HostName::parse(host).ok()?, port: port.parse().ok()? })
+    };
+    read().ok_or_else(|| bad("a host is written like example.org:443".to_owned()))
+}
+
+fn known(args: &Map<String, Value>, names: &[&str]) -> Result<(), Failure> {
+    match args.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(other) => Err(not_here(other)),
+        None => Ok(()),
+    }
+}
+
+fn missing(name: &str) -> Failure {
+    bad(format!("`{name}` is missing"))
+}
+
+fn not_here(name: &str) -> Failure {
+    let name = palyra_types::visible::visible(name);
+    bad(format!("`{name}` means nothing for what another program does itself"))
+}
+
+fn bad(message: String) -> Failure {
+    Failure::new("bad_arguments", message, "docs/hooks.md says what each tool takes")
+}
+
+/// As many as our own calls may name.
+const MOST_HOSTS: usize = 64;
+
+/// What a tool may need that nobody here knows.
+pub(super) const WORST: &[ToolCapability] = &[
+    ToolCapability::ProcessExec,
+    ToolCapability::Network,
+    ToolCapability::FilesystemRead,
+    ToolCapability::FilesystemWrite,
+];
