@@ -133,12 +133,8 @@ impl Daemon {
             let new = NewToken {
                 name: format!("measurement {number}"),
                 principal: format!("agent:measurement-{number}"),
-<<<<<<< HEAD
                 scopes: scopes.iter().map(ToString::to_string).collect(),
-=======
-                scopes: ["calls.create", "calls.read"].map(str::to_owned).into(),
                 channel: None,
->>>>>>> wt-hooks
                 lifetime_seconds: 3_600,
                 role: None,
                 workspaces: None,

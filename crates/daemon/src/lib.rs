@@ -21,11 +21,8 @@
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | when skills are opened, how they are told, and their compiler | [`skills`] |
 //! | models, chats and responses for clients of other products | [`compat`] |
-<<<<<<< HEAD
 //! | what is kept of what was said with agent models | [`transcripts`] |
-=======
 //! | what other programs ask before they do something themselves | [`hooks`] |
->>>>>>> wt-hooks
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 

@@ -123,15 +123,12 @@ words! {
         ModelRequested = "model.requested",
         /// What came of a request to a model.
         ModelAnswered = "model.answered",
-<<<<<<< HEAD
         /// What was said in a session is about to be forgotten.
         TranscriptForgotten = "transcript.forgotten",
-=======
         /// Another program asked whether it may do something, and was told. Written before it is told.
         HookDecided = "hook.decided",
         /// Another program told of something that happened.
         HookTold = "hook.told",
->>>>>>> wt-hooks
     }
 }
 
