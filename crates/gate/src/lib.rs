@@ -25,6 +25,7 @@
 //! | skills: installed, run, run again | [`skills`] |
 //! | requests to models, and which tools are worth being offered | [`models`] |
 //! | what parts of the daemon do for calls: memory, schedules, MCP servers | [`service`] |
+//! | programs that the daemon speaks with: MCP servers that it starts | [`servers`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
@@ -60,6 +61,7 @@ pub mod refusal;
 pub mod risk;
 pub mod safekeeping;
 pub mod secret;
+pub mod servers;
 pub mod service;
 mod settings;
 pub mod skills;
@@ -94,6 +96,7 @@ pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
+pub use servers::{RunningServer, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan};
 pub use service::{
     Asker, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool, ServiceWork,
     StopSignal,
