@@ -17,6 +17,7 @@
 //! | members, roles, switches | [`member`] |
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
+//! | MCP servers behind the gateway | [`mcp`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -31,6 +32,7 @@ pub mod error;
 pub mod event;
 pub mod health;
 pub mod journal;
+pub mod mcp;
 pub mod member;
 pub mod policy;
 pub mod run;

@@ -29,6 +29,7 @@ use crate::{
     routes,
     runs::OwnRuns,
     streams::Readers,
+    upstream::Upstreams,
     vault::{VaultOpener, VaultWord},
 };
 
@@ -84,6 +85,8 @@ pub struct App {
     pub reloading: tokio::sync::Mutex<()>,
     /// The servers of models that are configured now.
     pub providers: ProvidersNow,
+    /// The MCP servers behind the gateway.
+    pub upstreams: Arc<Upstreams>,
     /// The turns of packages to be sent here.
     pub uploads: Arc<Semaphore>,
     /// The turns of packages to be read.

@@ -23,6 +23,7 @@ use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
 use palyra_provider::{ProviderSection, SectionError};
+use palyra_upstream::ServerSection;
 use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,9 @@ pub struct Config {
     /// The agents whose loop the daemon runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agent: Vec<AgentSection>,
+    /// The MCP servers behind the gateway.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<ServerSection>,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -102,6 +106,7 @@ impl Config {
         config.vault.check(&config.workspace)?;
         palyra_provider::config::check(&config.provider)?;
         naming::check(&config.agent)?;
+        palyra_upstream::check(&config.mcp)?;
         Ok(config)
     }
 
@@ -397,6 +402,9 @@ pub enum ConfigError {
     /// The key where agents work.
     #[error("`{0}` under [vault] lies in a workspace, where calls could read it")]
     KeyInWorkspace(AbsolutePath),
+    /// An MCP server that cannot be used.
+    #[error("[[mcp]]: {0}")]
+    Mcp(#[from] palyra_upstream::SectionError),
     /// A server of models that cannot be used.
     #[error("[[provider]]: {0}")]
     Provider(#[from] SectionError),
@@ -422,6 +430,7 @@ impl ConfigError {
             Self::KeyInWorkspace(_) => "leave `key_directory` out, or name a place outside of every workspace",
             Self::NoPassphrase(_) => "leave it out, or set `backend = \"passphrase\"`",
             Self::Provider(error) => error.advice(),
+            Self::Mcp(error) => error.advice(),
             Self::Agent(_) => "give each a name of letters, digits, `.`, `_` and `-`, and a `model` of a [[provider]]",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
         }
@@ -479,6 +488,7 @@ pub const SECTIONS: &[&str] = &[
     "vault",
     "provider",
     "agent",
+    "mcp",
     "log",
 ];
 

@@ -54,6 +54,7 @@ use crate::{
     skills,
     standing::Standing,
     streams::Readers,
+    upstream::Upstreams,
     vault::{VaultOpener, VaultWord},
     world::World,
 };
@@ -135,7 +136,10 @@ impl Daemon {
         let vault = Arc::new(VaultOpener::new(installation.home(), config.vault.clone(), made_of, word));
         vault.begin(&gate).await;
         skills::open(&gate, skills).await;
+        let home = installation.home().path();
+        let upstreams = Upstreams::begin(gate.clone(), access.clone(), home, config.mcp.clone());
         let app = Arc::new(App {
+            upstreams,
             vault,
             hub: Hub::open(Arc::clone(&store)).await?,
             publisher: publisher(&config, &store, &directory, &clock)?,
@@ -224,6 +228,7 @@ impl Daemon {
             _ = signals.interrupt.recv() => {}
         }
         let left = app.gate.stop(STOP_WITHIN).await;
+        app.upstreams.stop();
         stop.send_replace(Stop::Gently);
         let _ = tokio::time::timeout(ANSWER_WITHIN, futures_util::future::join_all(listeners)).await;
         stop.send_replace(Stop::AtOnce);

@@ -275,7 +275,10 @@ pub fn status_of(code: &str) -> StatusCode {
         "provider_unavailable" | "bad_answer" | "provider_refused" => StatusCode::BAD_GATEWAY,
         "provider_timed_out" => StatusCode::GATEWAY_TIMEOUT,
         "provider_limited" => StatusCode::TOO_MANY_REQUESTS,
-        "model_not_found" => StatusCode::NOT_FOUND,
+        "model_not_found" | "unknown_mcp_server" => StatusCode::NOT_FOUND,
+        "mcp_exists" | "mcp_in_config" | "mcp_changed" => StatusCode::CONFLICT,
+        "bad_mcp_server" | "mcp_refused" => StatusCode::UNPROCESSABLE_ENTITY,
+        "mcp_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         "no_pairing" | "no_such_device" | "unknown_token" | "unknown_member" | "unknown_invitation" => {
             StatusCode::NOT_FOUND
         }

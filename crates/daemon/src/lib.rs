@@ -21,6 +21,7 @@
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | when skills are opened, how they are told, and their compiler | [`skills`] |
 //! | models, chats and responses for clients of other products | [`compat`] |
+//! | MCP servers behind the gateway | [`upstream`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -68,6 +69,7 @@ pub mod standing;
 mod start;
 pub mod story;
 pub mod streams;
+pub mod upstream;
 pub mod vault;
 pub mod world;
 

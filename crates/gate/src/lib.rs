@@ -46,6 +46,7 @@ mod elsewhere;
 pub mod execute;
 mod fetch;
 pub mod gate;
+mod mcp;
 pub mod memory;
 pub mod models;
 pub mod output;

@@ -12,7 +12,7 @@ use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
         ElicitRequestParams, ElicitResult, ElicitationCreateRequestMethod, ErrorData, Implementation, JsonObject,
-        ListRootsRequestMethod, ListRootsResult, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
+        ListRootsRequestMethod, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool,
     },
     service::{
         ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
@@ -177,6 +177,7 @@ impl Client {
             CallToolResponse::Complete(result) => answer(result),
             CallToolResponse::InputRequired(_) => Err(ClientError::AsksBack),
             CallToolResponse::Task(_) => Err(ClientError::Later),
+            _ => Err(ClientError::Senseless),
         }
     }
 
@@ -272,7 +273,11 @@ impl ClientHandler for Handler {
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("palyra", env!("CARGO_PKG_VERSION")))
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+    #[expect(deprecated, reason = "it is refused, not served")]
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
         Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
     }
 

@@ -131,13 +131,15 @@ fn digest(tool: &Tool) -> Result<Sha256Digest, DefinitionError> {
     if texts.into_iter().flatten().map(str::len).sum::<usize>() > MOST_BYTES {
         return Err(DefinitionError(format!("its texts are longer than {MOST_BYTES} bytes")));
     }
+    let (input_schema, output_schema) =
+        (settled(&tool.input_schema)?, tool.output_schema.as_ref().map(settled).transpose()?);
     let pinned = Pinned {
         v: 1,
         name: &tool.name,
         title: tool.title.as_deref(),
         description: tool.description.as_deref(),
-        input_schema: &settled(&tool.input_schema)?,
-        output_schema: tool.output_schema.as_ref().map(settled).transpose()?.as_ref(),
+        input_schema: &input_schema,
+        output_schema: output_schema.as_ref(),
         annotations: tool.annotations.as_ref(),
     };
     digest_of(&pinned).map_err(|error| DefinitionError(error.to_string()))

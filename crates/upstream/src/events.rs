@@ -21,7 +21,7 @@ where
     E: Error + Send + Sync + 'static,
 {
     let bounded = Bounded { body, most_bytes, event: 0, line: 0, weight: Weight::default(), is_over: false };
-    SseStream::from_byte_stream(bounded).boxed()
+    SseStream::from_bytes_stream(bounded).boxed()
 }
 
 struct Bounded<S> {
@@ -36,7 +36,7 @@ struct Bounded<S> {
 }
 
 impl<S> Bounded<S> {
-    fn take(&mut self, piece: &[u8]) -> Result<(), TooLarge> {
+    fn weigh(&mut self, piece: &[u8]) -> Result<(), TooLarge> {
         for line in piece.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let is_whole = line.ends_with(b"\n") || line.ends_with(b"\r");
             let text = line.len() - usize::from(is_whole);
@@ -68,7 +68,7 @@ where
         }
         let next = ready!(Pin::new(&mut self.body).poll_next(context));
         let told = next.map(|piece| match piece {
-            Ok(piece) => self.take(&piece).map(|()| piece).map_err(BodyError::from),
+            Ok(piece) => self.weigh(&piece).map(|()| piece).map_err(BodyError::from),
             Err(error) => Err(BodyError::Source(Box::new(error))),
         });
         self.is_over = matches!(told, None | Some(Err(_)));

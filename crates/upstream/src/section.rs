@@ -173,9 +173,9 @@ impl TryFrom<Written> for ServerSection {
             }
         }
         let (tools, call_seconds, start_seconds) = (written.tools.clone(), written.call_seconds, written.start_seconds);
-        let reach = match (written.command.is_empty(), &written.url) {
+        let reach = match (written.command.is_empty(), written.url.clone()) {
             (false, None) => Reach::Program(written.program()?),
-            (true, Some(url)) => Reach::Address(written.address(url.clone())?),
+            (true, Some(url)) => Reach::Address(written.address(url)?),
             (true, None) | (false, Some(_)) => return Err(SectionError::OneOf(name)),
         };
         Ok(Self { name, reach, tools, call_seconds, start_seconds })

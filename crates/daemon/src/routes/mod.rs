@@ -15,6 +15,7 @@ mod grants;
 mod health;
 mod identity;
 mod journal;
+mod mcp;
 mod members;
 mod page;
 mod policy;
@@ -135,6 +136,9 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::list))
         .routes(routes!(publishers::pin))
         .routes(routes!(publishers::distrust))
+        .routes(routes!(mcp::list))
+        .routes(routes!(mcp::show, mcp::add, mcp::remove))
+        .routes(routes!(mcp::pin))
         .routes(routes!(compat::models))
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))
