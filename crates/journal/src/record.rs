@@ -123,6 +123,10 @@ words! {
         ModelRequested = "model.requested",
         /// What came of a request to a model.
         ModelAnswered = "model.answered",
+        /// A server is about to start, or was refused and why.
+        ServerStarted = "server.started",
+        /// A server ended, and why.
+        ServerEnded = "server.ended",
     }
 }
 
