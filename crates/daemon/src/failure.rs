@@ -314,8 +314,8 @@ pub fn status_of(code: &str) -> StatusCode {
         }
         "bad_package" | "unsigned" | "bad_signature" | "unknown_publisher" | "untrusted" | "not_compiled"
         | "bad_grant" | "bad_reason" | "bad_key" | "not_configured" => StatusCode::UNPROCESSABLE_ENTITY,
-        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
-        | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
+        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_servers"
+        | "too_many_streams" | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
         "stopping" | "journal_unwritable" | "journal_unreadable" | "unattested" | "unsure" | "unkept"
         | "vault_busy" | "vault_unwritable" | "skills_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,

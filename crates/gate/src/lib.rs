@@ -29,6 +29,7 @@
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
+mod account;
 pub mod action;
 mod admission;
 pub mod approval;

@@ -5,12 +5,18 @@
 //! policy takes back what it was started by, when nobody holds it any more, and with the daemon.
 //! Does not: know what is spoken. Nobody is asked about a server while it runs: what its configuration does not name is refused.
 
+mod directory;
+mod door;
+mod finding;
+mod places;
+mod running;
+
 use std::{
     collections::BTreeMap,
-    io,
+    fmt, io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use palyra_sandbox::{StopCause, Stopper};
@@ -21,7 +27,8 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{gate::Gate, refusal::Refusal, tool::HostPort};
+pub(crate) use self::{directory::sweep, places::ServerPlaces};
+use crate::{arming::LineRedaction, tool::HostPort};
 
 /// A server that is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,9 +154,35 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-/// Standard output of a server.
-#[derive(Debug)]
-pub struct ServerOutput(pipe::Receiver);
+/// Standard output of a server, without the values of secrets that it uses.
+pub struct ServerOutput {
+    pipe: pipe::Receiver,
+    redacted: Option<Redacted>,
+}
+
+/// What was read and may be told.
+struct Redacted {
+    lines: LineRedaction,
+    /// Where pieces are read into.
+    piece: Box<[u8]>,
+    ready: Vec<u8>,
+    /// How much of that is told.
+    told: usize,
+    has_ended: bool,
+}
+
+impl ServerOutput {
+    fn new(pipe: pipe::Receiver, lines: Option<LineRedaction>) -> Self {
+        let redacted = lines.map(|lines| Redacted {
+            lines,
+            piece: vec![0; PIECE].into(),
+            ready: Vec::new(),
+            told: 0,
+            has_ended: false,
+        });
+        Self { pipe, redacted }
+    }
+}
 
 impl AsyncRead for ServerOutput {
     fn poll_read(
@@ -157,17 +190,33 @@ impl AsyncRead for ServerOutput {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        let Self { pipe, redacted } = &mut *self;
+        let Some(Redacted { lines, piece, ready, told, has_ended }) = redacted else {
+            return Pin::new(pipe).poll_read(context, buffer);
+        };
+        loop {
+            let rest = ready.get(*told..).unwrap_or_default();
+            if !rest.is_empty() || *has_ended {
+                let some = rest.get(..rest.len().min(buffer.remaining())).unwrap_or_default();
+                buffer.put_slice(some);
+                *told += some.len();
+                return Poll::Ready(Ok(()));
+            }
+            let mut read = ReadBuf::new(piece);
+            ready!(Pin::new(&mut *pipe).poll_read(context, &mut read))?;
+            ready.clear();
+            *told = 0;
+            *has_ended = read.filled().is_empty();
+            if *has_ended { lines.finish(ready) } else { lines.push(read.filled(), ready) }
+        }
     }
 }
 
-impl Gate {
-    /// Starts a server. What its configuration names is what it may have, unless policy forbids it.
-    ///
-    /// # Errors
-    /// When policy forbids it, when it cannot be contained, found or started, when too many servers run, or when nothing can be recorded.
-    pub async fn start_server(&self, plan: ServerPlan) -> Result<RunningServer, Refusal> {
-        let _ = plan;
-        Err(Refusal::Internal("servers cannot be started in this build".to_owned()))
+impl fmt::Debug for ServerOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerOutput")
     }
 }
+
+/// How much is read at once.
+const PIECE: usize = 64 << 10;

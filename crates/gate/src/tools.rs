@@ -17,7 +17,7 @@ mod fs_search;
 mod fs_write;
 pub(crate) mod http_fetch;
 pub(crate) mod net_connect;
-mod process_run;
+pub(crate) mod process_run;
 mod program;
 mod reports;
 mod walk;

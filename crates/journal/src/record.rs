@@ -131,6 +131,10 @@ words! {
         McpPinned = "mcp.pinned",
         /// An MCP server says something else of a tool than what is pinned, so the tool is not offered.
         McpChanged = "mcp.changed",
+        /// A server is about to start, or was refused and why.
+        ServerStarted = "server.started",
+        /// A server ended, and why.
+        ServerEnded = "server.ended",
     }
 }
 
