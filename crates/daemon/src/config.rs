@@ -23,8 +23,8 @@ use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
 use palyra_provider::{ProviderSection, SectionError};
-use palyra_upstream::ServerSection;
 use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
+use palyra_upstream::ServerSection;
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
 

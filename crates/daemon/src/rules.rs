@@ -105,17 +105,18 @@ const fn for_devices(asks: Asks) -> Entry {
 /// The whole table.
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
-        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, McpList, McpManage, MemberList, MemberManage,
-        PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate,
-        TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
+        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, McpList, McpManage,
+        MemberList, MemberManage, PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine,
+        SkillRemove, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
     use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
     use ObjectKind::{Approval, Daemon, Device, Journal, McpServer, Member, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
         CompatModelsRead, CompatResponsesCreate, DaemonConfigure as Configure, DevicesManage, DevicesRead, EventsRead,
-        JournalRead as ReadJournal, McpCall, McpManage as ManageMcp, McpRead, MembersManage, MembersRead, PolicyRead as ReadPolicy,
-        PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
+        JournalRead as ReadJournal, McpCall, McpManage as ManageMcp, McpRead, MembersManage, MembersRead,
+        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead,
+        VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));

@@ -274,10 +274,7 @@ impl ClientHandler for Handler {
     }
 
     #[expect(deprecated, reason = "it is refused, not served")]
-    async fn list_roots(
-        &self,
-        _: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<rmcp::model::ListRootsResult, ErrorData> {
         Err(ErrorData::method_not_found::<ListRootsRequestMethod>())
     }
 

@@ -95,7 +95,8 @@ mod tests {
     use super::*;
 
     async fn read(pieces: Vec<&'static str>, most: usize) -> Vec<Result<Option<String>, String>> {
-        let body = futures_util::stream::iter(pieces.into_iter().map(|text| Ok::<_, std::io::Error>(Bytes::from(text))));
+        let body =
+            futures_util::stream::iter(pieces.into_iter().map(|text| Ok::<_, std::io::Error>(Bytes::from(text))));
         events(body, most).map(|one| one.map(|event| event.data).map_err(|error| error.to_string())).collect().await
     }
 

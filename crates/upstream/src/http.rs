@@ -57,7 +57,8 @@ impl HttpLink {
     #[must_use]
     pub fn new(url: ServerUrl, trust: rustls::ClientConfig, credentials: Arc<dyn Credentials>) -> Self {
         let connector = Connector::new(trust, url.is_encrypted());
-        let pool = Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(4).http1_max_headers(100).build(connector);
+        let pool =
+            Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(4).http1_max_headers(100).build(connector);
         Self { url, pool, credentials, fate: Fate::default() }
     }
 
@@ -283,7 +284,8 @@ fn with_session(
 }
 
 fn text(text: &str) -> Result<HeaderValue, StreamableHttpError<HttpTrouble>> {
-    let unusable = |_| StreamableHttpError::Client(HttpTrouble::Unreadable("its session has an unusable name".to_owned()));
+    let unusable =
+        |_| StreamableHttpError::Client(HttpTrouble::Unreadable("its session has an unusable name".to_owned()));
     HeaderValue::from_str(text).map_err(unusable)
 }
 

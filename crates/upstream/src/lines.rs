@@ -35,7 +35,13 @@ pub(crate) struct Lines<R, W> {
 impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     pub(crate) fn new(read: R, write: W, fate: Fate) -> Self {
         let write = Arc::new(Mutex::new(Some(write)));
-        Self { read: BufReader::with_capacity(64 << 10, read), line: Vec::new(), write, garbage: Bucket::default(), fate }
+        Self {
+            read: BufReader::with_capacity(64 << 10, read),
+            line: Vec::new(),
+            write,
+            garbage: Bucket::default(),
+            fate,
+        }
     }
 
     /// Reads the next line into the buffer. Nothing is lost when this is dropped.

@@ -154,11 +154,10 @@ mod tests {
 
     #[test]
     fn a_tool_is_offered_under_its_server() {
-        assert_eq!(names(&["delete", "repo.create", "read_file"]), [
-            Ok("mcp.gh.delete".to_owned()),
-            Ok("mcp.gh.repo.create".to_owned()),
-            Ok("mcp.gh.read_file".to_owned()),
-        ]);
+        assert_eq!(
+            names(&["delete", "repo.create", "read_file"]),
+            [Ok("mcp.gh.delete".to_owned()), Ok("mcp.gh.repo.create".to_owned()), Ok("mcp.gh.read_file".to_owned()),]
+        );
     }
 
     #[test]

@@ -246,12 +246,15 @@ mod tests {
     fn what_was_pinned_is_offered_until_it_changes_or_goes() {
         let pins = pinned(&[("read", "Reads."), ("send", "Sends."), ("stop", "Stops.")]);
         let now = [("read", "Reads."), ("send", "Sends to mallory."), ("more", "More.")];
-        assert_eq!(states(&pins, Some(&now)), [
-            ("more".to_owned(), ToolState::New, false),
-            ("read".to_owned(), ToolState::Pinned, true),
-            ("send".to_owned(), ToolState::Changed, false),
-            ("stop".to_owned(), ToolState::Gone, false),
-        ]);
+        assert_eq!(
+            states(&pins, Some(&now)),
+            [
+                ("more".to_owned(), ToolState::New, false),
+                ("read".to_owned(), ToolState::Pinned, true),
+                ("send".to_owned(), ToolState::Changed, false),
+                ("stop".to_owned(), ToolState::Gone, false),
+            ]
+        );
         assert_eq!(states(&pins, None).iter().filter(|(_, _, offered)| *offered).count(), 3);
     }
 
@@ -261,7 +264,8 @@ mod tests {
         let now = tools(&[("read", "Reads."), ("Read", "Reads."), ("a b", "B."), ("write", "Writes.")]);
         assert!(states(&pins, Some(&[("read", "Reads."), ("Read", "Reads."), ("a b", "B.")])).iter().all(|one| !one.2));
         let standings = pins.standings(&section(json!(["wri*"])), Some(&now));
-        let offered: Vec<&str> = standings.iter().filter(|one| one.offer().is_some()).map(|one| one.tool.as_str()).collect();
+        let offered: Vec<&str> =
+            standings.iter().filter(|one| one.offer().is_some()).map(|one| one.tool.as_str()).collect();
         assert_eq!(offered, ["write"]);
     }
 
@@ -272,7 +276,10 @@ mod tests {
         assert_eq!(Pins::parse(&document), Ok(pins));
         let text = String::from_utf8(document).unwrap();
         assert_eq!(Pins::parse(text.replace("Sends.", "Sends to mallory.").as_bytes()), Err(PinsError::Meddled));
-        assert_eq!(Pins::parse(text.replace("\"version\": 1", "\"version\": 2").as_bytes()), Err(PinsError::Version(2)));
+        assert_eq!(
+            Pins::parse(text.replace("\"version\": 1", "\"version\": 2").as_bytes()),
+            Err(PinsError::Version(2))
+        );
         assert_eq!(Pins::parse(b"{}"), Err(PinsError::Unreadable));
     }
 

@@ -482,7 +482,9 @@ impl SectionError {
     #[must_use]
     pub const fn advice(&self) -> &'static str {
         match self {
-            Self::OneOf(_) => "say how it is started, such as `command = [\"npx\", \"server\"]`, or where it is, as `url`",
+            Self::OneOf(_) => {
+                "say how it is started, such as `command = [\"npx\", \"server\"]`, or where it is, as `url`"
+            }
             Self::NotWith { .. } => {
                 "a server that is started has `workspace`, `env`, `secrets`, `hosts` and `egress`; one with a `url` has `bearer` and `headers`"
             }
@@ -574,7 +576,10 @@ mod tests {
             (json!({ "command": ["x"], "hosts": ["a.example"] }), "not a host and a port"),
             (json!({ "command": ["x"], "tools": [""] }), "fits no tool"),
             (json!({ "command": ["x"], "comand": 1 }), "unknown field `comand`"),
-            (json!({ "url": "https://a.example", "headers": { "Mcp-Session-Id": "global/a" } }), "no secret can be sent"),
+            (
+                json!({ "url": "https://a.example", "headers": { "Mcp-Session-Id": "global/a" } }),
+                "no secret can be sent",
+            ),
             (json!({ "url": "https://a.example", "headers": { "host": "global/a" } }), "no secret can be sent"),
         ] {
             let mut written = json!({ "name": "a" });

@@ -1,11 +1,6 @@
 //! Conversations with servers of rmcp's own making, over pipes and over HTTP, and with servers that say whatever they like.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that cannot go on ends"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on ends")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -166,7 +161,10 @@ impl Script {
         assert_eq!(discovery["method"], "server/discover");
         self.refuse(&discovery).await;
         let initialize = self.request().await;
-        assert_eq!((&initialize["method"], &initialize["params"]["protocolVersion"]), (&json!("initialize"), &json!("2025-11-25")));
+        assert_eq!(
+            (&initialize["method"], &initialize["params"]["protocolVersion"]),
+            (&json!("initialize"), &json!("2025-11-25"))
+        );
         let capabilities = json!({ "tools": { "listChanged": true } });
         let info = json!({ "name": "scripted\u{200b}", "version": "1" });
         let result = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info });
@@ -189,7 +187,10 @@ fn text(text: &str) -> Value {
 #[tokio::test]
 async fn a_server_of_yesterday_is_spoken_with_as_it_speaks() {
     let (client, mut script) = begun().await;
-    assert_eq!((client.about().protocol.as_str(), client.about().name.as_deref()), ("2025-11-25", Some("scripted<U+200B>")));
+    assert_eq!(
+        (client.about().protocol.as_str(), client.about().name.as_deref()),
+        ("2025-11-25", Some("scripted<U+200B>"))
+    );
     let calling = async {
         let request = script.request().await;
         assert_eq!((&request["method"], &request["params"]["name"]), (&json!("tools/call"), &json!("a")));
@@ -232,13 +233,21 @@ async fn what_a_server_asks_for_itself_is_not_supported() {
         for (id, method, params) in [
             (1, "roots/list", json!({})),
             (2, "sampling/createMessage", json!({ "messages": [], "maxTokens": 1 })),
-            (3, "elicitation/create", json!({ "message": "Password?", "requestedSchema": { "type": "object", "properties": {} } })),
+            (
+                3,
+                "elicitation/create",
+                json!({ "message": "Password?", "requestedSchema": { "type": "object", "properties": {} } }),
+            ),
             (4, "something/else", json!({})),
         ] {
             let asked = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
             script.say(asked.to_string().as_bytes()).await;
             let refused = script.request().await;
-            assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(id), &json!(-32601)), "{method}: {refused}");
+            assert_eq!(
+                (&refused["id"], &refused["error"]["code"]),
+                (&json!(id), &json!(-32601)),
+                "{method}: {refused}"
+            );
         }
         script.say(br#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#).await;
         assert_eq!(script.request().await["result"], json!({}));
@@ -292,7 +301,9 @@ async fn a_flood_of_what_nobody_asked_for_is_given_up() {
     let (client, mut script) = begun().await;
     let calling = async {
         script.request().await;
-        let line = [&br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#[..], b"\n"].concat();
+        let line =
+            [&br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#[..], b"\n"]
+                .concat();
         for _ in 0..100 {
             if script.write.write_all(&line.repeat(100)).await.is_err() {
                 break;
@@ -383,7 +394,10 @@ async fn a_server_that_never_begins_is_given_up() {
 #[tokio::test]
 async fn a_redirect_and_a_refusal_are_told_and_not_followed() {
     for (answer, wanted) in [
-        ("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n", "sends requests elsewhere"),
+        (
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n",
+            "sends requests elsewhere",
+        ),
         ("HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno", "answered 401: no"),
         ("HTTP/1.1 500 Oh\r\ncontent-length: 4\r\n\r\n\x1b[1m", "answered 500: <U+001B>[1m"),
         ("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nhi", "text/html"),

@@ -35,9 +35,7 @@ impl Keeping {
         };
         let pinned = match pins.read() {
             Ok(None) => Ok(Pins::default()),
-            Ok(Some(document)) => {
-                Pins::parse(&document).map_err(|error| format!("{}: {error}", pins.path().display()))
-            }
+            Ok(Some(document)) => Pins::parse(&document).map_err(|error| format!("{}: {error}", pins.path().display())),
             Err(error) => Err(error.to_string()),
         };
         Self { servers, pins, added, pinned }
@@ -52,7 +50,8 @@ impl Keeping {
     pub(super) fn keep_added(&mut self, sections: Vec<ServerSection>) -> Result<(), String> {
         self.added.as_ref().map_err(Clone::clone)?;
         check(&sections).map_err(|error| error.to_string())?;
-        let document = serde_json::to_vec_pretty(&Document { mcp: sections.clone() }).map_err(|error| error.to_string())?;
+        let document =
+            serde_json::to_vec_pretty(&Document { mcp: sections.clone() }).map_err(|error| error.to_string())?;
         self.servers.replace(&document).map_err(|error| error.to_string())?;
         self.added = Ok(sections);
         Ok(())

@@ -66,7 +66,14 @@ impl Upstreams {
         if let Some(why) = keeping.trouble() {
             tracing::error!(why, "nothing of any MCP server is offered");
         }
-        let now = Now { keeping, configured, servers: BTreeMap::new(), offered: BTreeMap::new(), offered_of: BTreeMap::new(), told: BTreeSet::new() };
+        let now = Now {
+            keeping,
+            configured,
+            servers: BTreeMap::new(),
+            offered: BTreeMap::new(),
+            offered_of: BTreeMap::new(),
+            told: BTreeSet::new(),
+        };
         let upstreams = Arc::new(Self {
             gate,
             access,
@@ -167,10 +174,8 @@ impl Upstreams {
             let pins = now.keeping.pinned.clone().map_err(|why| unusable(&why))?;
             (pins.standings(&server.section, server.tools().as_deref()), pins)
         };
-        let wanted: Wanted = seen
-            .iter()
-            .map(|(tool, digest)| pinnable(&standings, tool, *digest))
-            .collect::<Result<_, _>>()?;
+        let wanted: Wanted =
+            seen.iter().map(|(tool, digest)| pinnable(&standings, tool, *digest)).collect::<Result<_, _>>()?;
         let wanted = tokio::task::spawn_blocking(move || usable(wanted)).await;
         let wanted = wanted.map_err(|error| Failure::internal(error.to_string()))??;
         let told = wanted.iter().map(|(definition, before)| {
@@ -256,8 +261,7 @@ impl Upstreams {
 
 /// Follows whatever decides what is offered: what servers say, and whether tools of servers are switched on.
 async fn follow(upstreams: Weak<Upstreams>) {
-    let Some((mut moved, mut switched)) =
-        upstreams.upgrade().map(|one| (one.moved.subscribe(), one.access.changes()))
+    let Some((mut moved, mut switched)) = upstreams.upgrade().map(|one| (one.moved.subscribe(), one.access.changes()))
     else {
         return;
     };
@@ -267,8 +271,10 @@ async fn follow(upstreams: Weak<Upstreams>) {
             changed = switched.changed() => changed.is_err(),
         };
         let Some(upstreams) = upstreams.upgrade().filter(|_| !is_over) else { return };
-        for (server, tool, pinned, says) in upstreams.offer() {
-            tracing::warn!(%server, tool = palyra_types::visible::visible(&tool), "a tool of an MCP server is not what was pinned, so it is not offered");
+        let changed = upstreams.offer();
+        for (server, tool, pinned, says) in upstreams.untold(changed) {
+            let shown = palyra_types::visible::visible(&tool);
+            tracing::warn!(%server, tool = shown, "a tool of an MCP server is not what was pinned, so it is not offered");
             let body = json!({ "server": server, "tool": tool, "pinned": pinned, "says": says });
             // It is not offered, whether that can be put on record or not.
             if let Err(error) = upstreams.gate.record_mcp(RecordKind::McpChanged, &body).await {
@@ -281,7 +287,7 @@ async fn follow(upstreams: Weak<Upstreams>) {
 type Changed = (ServerName, String, Option<Sha256Digest>, Sha256Digest);
 
 impl Upstreams {
-    /// Offers to the gate what counts now. Returns what has changed since it was pinned and was not told of yet.
+    /// Offers to the gate what counts now. Returns what has changed since it was pinned.
     fn offer(self: &Arc<Self>) -> Vec<Changed> {
         let is_enabled = self.is_enabled();
         let mut now = self.now();
@@ -305,7 +311,6 @@ impl Upstreams {
                 }
             }
         }
-        changed.retain(|(server, tool, _, says)| now.told.insert((server.clone(), tool.clone(), *says)));
         let key = |one: &Offered| (one.server.clone(), one.definition.digest());
         let is_same = now.offered.len() == offered.len()
             && now.offered.iter().zip(&offered).all(|((a, one), (b, (other, _)))| a == b && key(one) == key(other));
@@ -318,6 +323,15 @@ impl Upstreams {
         if !is_same {
             self.gate.offer(tools);
         }
+        changed
+    }
+
+    /// What was not told of yet.
+    fn untold(&self, changed: Vec<Changed>) -> Vec<Changed> {
+        let mut now = self.now();
+        let is_news = |(server, tool, _, says): &Changed| now.told.insert((server.clone(), tool.clone(), *says));
+        let mut changed = changed;
+        changed.retain(is_news);
         changed
     }
 }

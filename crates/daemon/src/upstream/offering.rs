@@ -127,7 +127,8 @@ impl Service for McpService {
         let upstreams = self.upstreams.upgrade().ok_or_else(gone)?;
         let offered = upstreams.offered_tool(&self.section.name, operation).ok_or_else(gone)?;
         let wall = self.section.call() + GRACE;
-        let mut terms = ServiceTerms { wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX), ..ServiceTerms::default() };
+        let mut terms =
+            ServiceTerms { wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX), ..ServiceTerms::default() };
         if let Reach::Program(Program { egress, .. }) = &self.section.reach {
             terms.tier = Some(SandboxTier::C);
             terms.egress = Some(*egress);

@@ -78,14 +78,8 @@ impl Server {
     pub(super) fn begin(gate: Gate, (section, origin): (ServerSection, Origin), moved: watch::Sender<u64>) -> Self {
         let (told, state) = watch::channel(State::Starting);
         let (wanted, last) = (Arc::new(Notify::new()), Arc::default());
-        let life = Life {
-            gate,
-            section: section.clone(),
-            told,
-            last: Arc::clone(&last),
-            wanted: Arc::clone(&wanted),
-            moved,
-        };
+        let life =
+            Life { gate, section: section.clone(), told, last: Arc::clone(&last), wanted: Arc::clone(&wanted), moved };
         Self { section, origin, state, last, wanted, work: tokio::spawn(life.go_on()) }
     }
 

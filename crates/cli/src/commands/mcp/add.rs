@@ -83,7 +83,8 @@ pub(super) async fn run(args: &AddArgs, daemon: &Client, terminal: &Terminal) ->
         return Ok(Exit::Ok);
     }
     trouble(&server, terminal);
-    terminal.talk_rows(format!("nothing of it is offered before it is pinned: `palyra mcp pin {}`", shown(&server.name)));
+    terminal
+        .talk_rows(format!("nothing of it is offered before it is pinned: `palyra mcp pin {}`", shown(&server.name)));
     if !server.enabled {
         switched_off(terminal);
     }
@@ -91,7 +92,11 @@ pub(super) async fn run(args: &AddArgs, daemon: &Client, terminal: &Terminal) ->
 }
 
 /// Waits until it can be said how a server is.
-async fn settled(mut server: McpServer, patience: Duration, daemon: &Client) -> Result<McpServer, crate::failure::Failure> {
+async fn settled(
+    mut server: McpServer,
+    patience: Duration,
+    daemon: &Client,
+) -> Result<McpServer, crate::failure::Failure> {
     let begun = Instant::now();
     while server.state == McpState::Starting && begun.elapsed() < patience {
         sleep(LOOK_AGAIN).await;

@@ -73,7 +73,8 @@ pub(super) fn switched_off(terminal: &Terminal) {
 /// Says why a server cannot be spoken with, and what to do.
 pub(super) fn trouble(server: &McpServer, terminal: &Terminal) {
     if let Some(why) = &server.why {
-        terminal.talk_rows(terminal.paint_err(WAIT, &format!("! {} cannot be spoken with: {}", server.name, shown(why))));
+        terminal
+            .talk_rows(terminal.paint_err(WAIT, &format!("! {} cannot be spoken with: {}", server.name, shown(why))));
         if let Some(help) = &server.help {
             terminal.talk_rows(format!("  {}", shown(help)));
         }
