@@ -18,7 +18,7 @@ use rmcp::{
         ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
         RequestContext, RunningService, ServiceError,
     },
-    transport::Transport,
+    transport::{DynamicTransportError, Transport, streamable_http_client::StreamableHttpError},
 };
 use serde_json::Value;
 use tokio::{
@@ -30,7 +30,7 @@ use tokio::{
 use crate::{
     fate::{Fate, Trouble},
     guard::Guarded,
-    http::HttpLink,
+    http::{HttpLink, HttpTrouble},
     lines::Lines,
 };
 
@@ -208,6 +208,9 @@ impl Client {
         match (error, self.fate.known()) {
             (ServiceError::McpError(error), _) => ClientError::Said(shortened(&error.message, MOST_SAID)),
             (_, Some(trouble)) => ClientError::Over(trouble),
+            (ServiceError::TransportSend(error), None) => {
+                ClientError::Over(Trouble::Failed(shortened(&on_the_way(&error), MOST_SAID)))
+            }
             (ServiceError::TransportClosed, None) => ClientError::Over(Trouble::Closed),
             (ServiceError::UnexpectedResponse, None) => ClientError::Senseless,
             (error, None) => ClientError::Over(Trouble::Failed(shortened(&error.to_string(), MOST_SAID))),
@@ -239,9 +242,26 @@ fn refused(error: &ClientInitializeError, fate: &Fate) -> ClientError {
         (_, Some(trouble)) if trouble != Trouble::Closed => ClientError::Over(trouble),
         (ClientInitializeError::JsonRpcError(error), _) => ClientError::Said(shortened(&error.message, MOST_SAID)),
         (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => ClientError::OtherProtocol,
+        (ClientInitializeError::LegacyFallbackFailed { fallback, .. }, _) => refused(fallback, fate),
+        (ClientInitializeError::TransportError { error, .. }, _) => {
+            ClientError::Over(Trouble::Failed(shortened(&on_the_way(error), MOST_SAID)))
+        }
         (ClientInitializeError::ConnectionClosed(_), _) => ClientError::Over(Trouble::Closed),
         (error, _) => ClientError::Over(Trouble::Failed(shortened(&chain(error), MOST_SAID))),
     }
+}
+
+/// What went wrong on the way, in our own words where there are any.
+fn on_the_way(error: &DynamicTransportError) -> String {
+    let error: &(dyn std::error::Error + 'static) = error.error.as_ref();
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if let Some(StreamableHttpError::Client(trouble)) = current.downcast_ref::<StreamableHttpError<HttpTrouble>>() {
+            return trouble.to_string();
+        }
+        next = current.source();
+    }
+    chain(error)
 }
 
 /// An error and what it comes from, in a line.
