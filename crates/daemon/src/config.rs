@@ -540,6 +540,16 @@ mod tests {
     }
 
     #[test]
+    fn mcp_servers_are_configured_strictly() {
+        let one = "[[mcp]]\nname = \"files\"\ncommand = [\"x\"]\n";
+        assert_eq!(parse(one).unwrap().mcp.len(), 1);
+        assert!(matches!(parse(&format!("{one}{one}")), Err(ConfigError::Mcp(_))));
+        for wrong in ["comand = 1", "url = \"https://a.example\"", "hosts = [\"a.example\"]", "call_seconds = 0"] {
+            assert!(matches!(parse(&format!("{one}{wrong}")), Err(ConfigError::Invalid(_))), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_variable_overrides_one_key() {
         let set = |name: &str, value: &str| Config::parse("[budget]\ncalls = 1", [(name.to_owned(), value.to_owned())]);
         assert_eq!(set("PALYRA_BUDGET__CALLS", "7").unwrap().budget.calls, 7);

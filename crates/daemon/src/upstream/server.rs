@@ -93,23 +93,30 @@ impl Server {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The conversation, as soon as there is one.
+    /// The conversation, as soon as there is one. What cannot be reached is tried once more, and no longer waited for than that takes.
     pub(super) async fn up(&self, within: Duration) -> Result<Arc<Up>, Unreached> {
-        if let State::Down(_) = self.state() {
-            self.wanted.notify_one();
-        }
+        let slow = Unreached::new(
+            format!("the server is not there within {} seconds", within.as_secs()),
+            "give it more time with `call_seconds`, or call it again when it has started",
+        );
+        timeout(within, self.reached()).await.unwrap_or(Err(slow))
+    }
+
+    async fn reached(&self) -> Result<Arc<Up>, Unreached> {
         let mut state = self.state.clone();
-        let is_up = |state: &State| matches!(state, State::Up(_));
-        match timeout(within, state.wait_for(is_up)).await.map(|state| state.map(|state| state.clone())) {
-            Ok(Ok(State::Up(up))) => Ok(up),
-            _ => match self.state() {
-                State::Up(up) => Ok(up),
-                State::Down(unreached) => Err(unreached),
-                State::Starting => Err(Unreached::new(
-                    format!("the server is not there within {} seconds", within.as_secs()),
-                    "give it more time with `call_seconds`, or call it again when it has started",
-                )),
-            },
+        let mut was_tried = false;
+        loop {
+            let now = state.borrow_and_update().clone();
+            match now {
+                State::Up(up) => return Ok(up),
+                State::Down(unreached) if was_tried => return Err(unreached),
+                State::Down(_) => self.wanted.notify_one(),
+                State::Starting => {}
+            }
+            was_tried = true;
+            if state.changed().await.is_err() {
+                return Err(Unreached::new("the server is not configured any more", "look at `palyra mcp list`"));
+            }
         }
     }
 }
