@@ -27,10 +27,13 @@ pub(super) struct Server {
     pub(super) origin: Origin,
     state: watch::Receiver<State>,
     /// What its tools were when it last told, so that what waits for a person does not go away while it is started again.
-    last: Arc<Mutex<Option<Arc<[Arc<Tool>]>>>>,
+    last: Arc<Mutex<Option<Listed>>>,
     wanted: Arc<Notify>,
     work: JoinHandle<()>,
 }
+
+/// The tools that a server has told of.
+pub(super) type Listed = Arc<[Arc<Tool>]>;
 
 /// Where a server is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +92,7 @@ impl Server {
     }
 
     /// The tools that it told of last.
-    pub(super) fn tools(&self) -> Option<Arc<[Arc<Tool>]>> {
+    pub(super) fn tools(&self) -> Option<Listed> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -132,7 +135,7 @@ struct Life {
     gate: Gate,
     section: ServerSection,
     told: watch::Sender<State>,
-    last: Arc<Mutex<Option<Arc<[Arc<Tool>]>>>>,
+    last: Arc<Mutex<Option<Listed>>>,
     wanted: Arc<Notify>,
     moved: watch::Sender<u64>,
 }
