@@ -594,7 +594,7 @@ mod tests {
     #[test]
     fn a_name_stands_once() {
         let one = read(json!({ "name": "a", "command": ["x"] })).unwrap();
-        assert_eq!(check(&[one.clone()]), Ok(()));
+        assert_eq!(check(std::slice::from_ref(&one)), Ok(()));
         assert_eq!(check(&[one.clone(), one.clone()]), Err(SectionError::Twice(one.name)));
     }
 
