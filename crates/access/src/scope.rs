@@ -47,6 +47,10 @@ words! {
         SkillsRead = "skills.read",
         /// Install, grant, stop and remove skills, and say whose count.
         SkillsManage = "skills.manage",
+        /// See the MCP servers behind the gateway.
+        McpRead = "mcp.read",
+        /// Add, pin and remove MCP servers.
+        McpManage = "mcp.manage",
         /// Change the configuration.
         DaemonConfigure = "daemon.configure",
         /// Use the chat route for other products' clients.
@@ -87,6 +91,8 @@ impl Scope {
             Self::SkillsManage => {
                 "Installs skills, says what they may use and whose keys count, stops and removes them."
             }
+            Self::McpRead => "Sees which MCP servers there are, what they say of their tools and what is pinned.",
+            Self::McpManage => "Adds MCP servers, says which of their tools count, and removes them.",
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
@@ -116,13 +122,15 @@ impl Scope {
             | Self::TokensRead
             | Self::MembersRead
             | Self::VaultRead
-            | Self::SkillsRead => Some(WorkspaceRole::Operator),
+            | Self::SkillsRead
+            | Self::McpRead => Some(WorkspaceRole::Operator),
             Self::PolicyWrite
             | Self::DevicesManage
             | Self::TokensManage
             | Self::MembersManage
             | Self::VaultManage
             | Self::SkillsManage
+            | Self::McpManage
             | Self::DaemonConfigure => Some(WorkspaceRole::Admin),
         }
     }
@@ -164,6 +172,7 @@ impl Scope {
                 | Self::MembersManage
                 | Self::VaultManage
                 | Self::SkillsManage
+                | Self::McpManage
                 | Self::DaemonConfigure
         )
     }
@@ -212,6 +221,7 @@ mod tests {
             "members.manage",
             "vault.manage",
             "skills.manage",
+            "mcp.manage",
             "daemon.configure",
         ];
         assert_eq!(words(|scope| !scope.suits(PrincipalKind::Service)), governing);
@@ -230,6 +240,7 @@ mod tests {
                 "members.manage",
                 "vault.manage",
                 "skills.manage",
+                "mcp.manage",
                 "daemon.configure",
             ]
         );
@@ -246,6 +257,7 @@ mod tests {
                 "members.read",
                 "vault.read",
                 "skills.read",
+                "mcp.read",
             ]
         );
         assert!(Scope::PolicyWrite.is_reached_by(Some(WorkspaceRole::Owner)));
@@ -267,6 +279,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 24);
+        assert_eq!(Scope::ALL.len(), 25);
     }
 }

@@ -18,6 +18,7 @@
 //! | members, roles, switches | [`member`] |
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
+//! | MCP servers behind the gateway | [`mcp`] |
 //! | signing in to the console | [`console`] |
 //! | what other programs ask before they do something themselves | [`authorize`] |
 //! | errors | [`error`] |
@@ -34,6 +35,7 @@ pub mod error;
 pub mod event;
 pub mod health;
 pub mod journal;
+pub mod mcp;
 pub mod member;
 pub mod policy;
 pub mod run;

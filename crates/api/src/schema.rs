@@ -65,6 +65,11 @@ pub struct SecretNameText(#[expect(dead_code, reason = "it is there to be descri
 )]
 pub struct SecretText(#[expect(dead_code, reason = "it is there to be described")] String);
 
+/// What an MCP server is called.
+#[derive(ToSchema)]
+#[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,39}$", example = "github")]
+pub struct McpName(#[expect(dead_code, reason = "it is there to be described")] String);
+
 /// What a skill is called: its publisher and its name.
 #[derive(ToSchema)]
 #[schema(pattern = "^[a-z0-9][a-z0-9-]{0,47}/[a-z0-9][a-z0-9-]{0,47}$", example = "acme/text-diff")]

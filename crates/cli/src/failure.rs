@@ -103,6 +103,7 @@ fn command_about(code: &str) -> Option<&'static str> {
         "unknown_version" | "unknown_binding" | "already_bound" => Some("`palyra vault show NAME` shows what there is"),
         "unknown_skill" => Some("`palyra skills list` shows what is installed"),
         "unknown_key" => Some("`palyra skills publishers` shows the keys that there are"),
+        "unknown_mcp_server" => Some("`palyra mcp list` shows them"),
         "vault_locked" => Some("`palyra vault unlock` opens it; `palyra vault status` says what it waits for"),
         "pairing_open" => Some(
             "end it where it was opened, with Ctrl-C, or by `palyra devices pairing ID --end`, or wait two minutes",

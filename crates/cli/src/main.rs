@@ -105,6 +105,9 @@ enum Command {
     /// Make, sign, install and run skills: tools of your own, in WebAssembly.
     #[command(subcommand)]
     Skills(commands::skills::SkillsCommand),
+    /// Put MCP servers behind the gateway, and say which of their tools count.
+    #[command(subcommand)]
+    Mcp(commands::mcp::McpCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -170,6 +173,7 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Vault(command) => commands::vault::run(command, at, terminal),
         Command::Hook(command) => commands::hook::run(&command, at, terminal),
         Command::Skills(command) => commands::skills::run(command, at, terminal),
+        Command::Mcp(command) => commands::mcp::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

@@ -30,6 +30,7 @@ use crate::{
     runs::OwnRuns,
     streams::Readers,
     transcripts::Transcripts,
+    upstream::Upstreams,
     vault::{VaultOpener, VaultWord},
 };
 
@@ -87,6 +88,8 @@ pub struct App {
     pub providers: ProvidersNow,
     /// What is said with agent models.
     pub transcripts: Transcripts,
+    /// The MCP servers behind the gateway.
+    pub upstreams: Arc<Upstreams>,
     /// The turns of packages to be sent here.
     pub uploads: Arc<Semaphore>,
     /// The turns of packages to be read.

@@ -24,6 +24,7 @@ use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
 use palyra_provider::{ProviderSection, SectionError};
 use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
+use palyra_upstream::ServerSection;
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,9 @@ pub struct Config {
     pub agent: Vec<AgentSection>,
     /// What is kept of what is said with them.
     pub transcripts: TranscriptsSection,
+    /// The MCP servers behind the gateway.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<ServerSection>,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -108,6 +112,7 @@ impl Config {
         palyra_provider::config::check(&config.provider)?;
         naming::check(&config.agent)?;
         config.transcripts.check()?;
+        palyra_upstream::check(&config.mcp)?;
         Ok(config)
     }
 
@@ -403,6 +408,9 @@ pub enum ConfigError {
     /// The key where agents work.
     #[error("`{0}` under [vault] lies in a workspace, where calls could read it")]
     KeyInWorkspace(AbsolutePath),
+    /// An MCP server that cannot be used.
+    #[error("[[mcp]]: {0}")]
+    Mcp(#[from] palyra_upstream::SectionError),
     /// A server of models that cannot be used.
     #[error("[[provider]]: {0}")]
     Provider(#[from] SectionError),
@@ -431,6 +439,7 @@ impl ConfigError {
             Self::KeyInWorkspace(_) => "leave `key_directory` out, or name a place outside of every workspace",
             Self::NoPassphrase(_) => "leave it out, or set `backend = \"passphrase\"`",
             Self::Provider(error) => error.advice(),
+            Self::Mcp(error) => error.advice(),
             Self::Agent(_) => "give each a name of letters, digits, `.`, `_` and `-`, and a `model` of a [[provider]]",
             Self::Transcripts => "set `enabled = false` to keep nothing",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
@@ -490,6 +499,7 @@ pub const SECTIONS: &[&str] = &[
     "provider",
     "agent",
     "transcripts",
+    "mcp",
     "log",
 ];
 
@@ -537,6 +547,16 @@ mod tests {
         let file = "passphrase_file = \"/run/words\"";
         for (backend, fits) in [("auto", true), ("passphrase", true), ("key_file", false), ("secret_service", false)] {
             assert_eq!(parse(&format!("[vault]\nbackend = \"{backend}\"\n{file}")).is_ok(), fits, "{backend}");
+        }
+    }
+
+    #[test]
+    fn mcp_servers_are_configured_strictly() {
+        let one = "[[mcp]]\nname = \"files\"\ncommand = [\"x\"]\n";
+        assert_eq!(parse(one).unwrap().mcp.len(), 1);
+        assert!(matches!(parse(&format!("{one}{one}")), Err(ConfigError::Mcp(_))));
+        for wrong in ["comand = 1", "url = \"https://a.example\"", "hosts = [\"a.example\"]", "call_seconds = 0"] {
+            assert!(matches!(parse(&format!("{one}{wrong}")), Err(ConfigError::Invalid(_))), "{wrong}");
         }
     }
 

@@ -56,6 +56,7 @@ use crate::{
     standing::Standing,
     streams::Readers,
     transcripts::{self, Transcripts},
+    upstream::Upstreams,
     vault::{VaultOpener, VaultWord},
     world::World,
 };
@@ -139,7 +140,10 @@ impl Daemon {
         skills::open(&gate, skills).await;
         let figures = Figures::new();
         let kept = installation.home().path().join(transcripts::DIRECTORY);
+        let home = installation.home().path();
+        let upstreams = Upstreams::begin(gate.clone(), access.clone(), home, config.mcp.clone());
         let app = Arc::new(App {
+            upstreams,
             vault,
             hub: Hub::open(Arc::clone(&store)).await?,
             publisher: publisher(&config, &store, &directory, &clock)?,
@@ -229,6 +233,7 @@ impl Daemon {
             _ = signals.interrupt.recv() => {}
         }
         let left = app.gate.stop(STOP_WITHIN).await;
+        app.upstreams.stop();
         stop.send_replace(Stop::Gently);
         let _ = tokio::time::timeout(ANSWER_WITHIN, futures_util::future::join_all(listeners)).await;
         stop.send_replace(Stop::AtOnce);

@@ -275,7 +275,10 @@ pub fn status_of(code: &str) -> StatusCode {
         "provider_unavailable" | "bad_answer" | "provider_refused" => StatusCode::BAD_GATEWAY,
         "provider_timed_out" => StatusCode::GATEWAY_TIMEOUT,
         "provider_limited" => StatusCode::TOO_MANY_REQUESTS,
-        "model_not_found" => StatusCode::NOT_FOUND,
+        "model_not_found" | "unknown_mcp_server" => StatusCode::NOT_FOUND,
+        "mcp_exists" | "mcp_in_config" | "mcp_changed" => StatusCode::CONFLICT,
+        "bad_mcp_server" | "mcp_refused" => StatusCode::UNPROCESSABLE_ENTITY,
+        "mcp_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         "no_pairing" | "no_such_device" | "unknown_token" | "unknown_member" | "unknown_invitation" => {
             StatusCode::NOT_FOUND
         }
@@ -313,8 +316,8 @@ pub fn status_of(code: &str) -> StatusCode {
         }
         "bad_package" | "unsigned" | "bad_signature" | "unknown_publisher" | "untrusted" | "not_compiled"
         | "bad_grant" | "bad_reason" | "bad_key" | "not_configured" => StatusCode::UNPROCESSABLE_ENTITY,
-        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_streams"
-        | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
+        "too_many_calls" | "too_many_pending" | "too_many_requests" | "too_many_runs" | "too_many_servers"
+        | "too_many_streams" | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
         "stopping"
         | "journal_unwritable"
         | "journal_unreadable"

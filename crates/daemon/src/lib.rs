@@ -23,6 +23,7 @@
 //! | models, chats and responses for clients of other products | [`compat`] |
 //! | what is kept of what was said with agent models | [`transcripts`] |
 //! | what other programs ask before they do something themselves | [`hooks`] |
+//! | MCP servers behind the gateway | [`upstream`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -72,6 +73,7 @@ mod start;
 pub mod story;
 pub mod streams;
 pub mod transcripts;
+pub mod upstream;
 pub mod vault;
 pub mod world;
 

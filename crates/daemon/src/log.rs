@@ -14,7 +14,9 @@ use crate::config::{LogFormat, LogSection};
 /// When what is configured is no filter.
 pub fn begin(section: &LogSection) -> Result<(), ParseError> {
     let level = std::env::var("PALYRA_LOG").unwrap_or_else(|_| section.level.clone());
-    let filter = EnvFilter::builder().parse(level)?;
+    let filter = EnvFilter::builder().parse(&level)?;
+    // SECURITY: it tells whole messages of servers, and what is called with which arguments. Whoever wants that says so.
+    let filter = if level.contains("rmcp") { filter } else { filter.add_directive("rmcp=off".parse()?) };
     let lines = fmt::Subscriber::builder().with_env_filter(filter).with_writer(io::stderr);
     // What could not be written would be told on standard error, too, and failing to do that is a panic.
     let lines = lines.log_internal_errors(false);

@@ -50,6 +50,7 @@ async fn reload_alone(app: &Arc<App>, by: &str) -> Result<Vec<String>, Failure> 
             if let Err(error) = app.providers.replace(&config.provider, &app.clock, &app.entropy) {
                 tracing::error!(%error, "the servers of models stay as they were");
             }
+            app.upstreams.configure(config.mcp.clone());
             let waits = {
                 let mut known = app.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let mut waits = waits_for_a_restart(&known, &config);

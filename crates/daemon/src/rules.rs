@@ -105,17 +105,18 @@ const fn for_devices(asks: Asks) -> Entry {
 /// The whole table.
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
-        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, MemberList, MemberManage,
-        PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate,
-        TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
+        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, McpList, McpManage,
+        MemberList, MemberManage, PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine,
+        SkillRemove, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
     use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
-    use ObjectKind::{Approval, Daemon, Device, Journal, Member, PolicySet, Token};
+    use ObjectKind::{Approval, Daemon, Device, Journal, McpServer, Member, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
         CompatModelsRead, CompatResponsesCreate, DaemonConfigure as Configure, DevicesManage, DevicesRead, EventsRead,
-        JournalRead as ReadJournal, McpCall, MembersManage, MembersRead, PolicyRead as ReadPolicy,
-        PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
+        JournalRead as ReadJournal, McpCall, McpManage as ManageMcp, McpRead, MembersManage, MembersRead,
+        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead,
+        VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -134,6 +135,7 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let skills = known(&[SkillsRead, SkillsManage, CallsCreate, CallsRead, McpCall], About(SkillList, Daemon));
     let installing = known(&[SkillsManage], Skill(SkillInstall));
     let stopping = known(&[SkillsManage], Skill(SkillQuarantine));
+    let serving = known(&[ManageMcp], Named(McpManage, McpServer));
     vec![
         (get.clone(), "/healthz", Entry::Open),
         (get.clone(), "/readyz", Entry::Open),
@@ -225,6 +227,11 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/publishers", known(&[SkillsRead, SkillsManage], About(SkillList, Daemon))),
         (put.clone(), "/api/v1/publishers/{publisher}/keys", installing),
         (delete.clone(), "/api/v1/publishers/{publisher}/keys/{key_id}", installing),
+        (get.clone(), "/api/v1/mcp", known(&[McpRead, ManageMcp], About(McpList, Daemon))),
+        (get.clone(), "/api/v1/mcp/{name}", known(&[McpRead, ManageMcp], Named(McpList, McpServer))),
+        (put.clone(), "/api/v1/mcp/{name}", serving),
+        (delete.clone(), "/api/v1/mcp/{name}", serving),
+        (post.clone(), "/api/v1/mcp/{name}/pins", serving),
         (get.clone(), "/v1/models", known(&[CompatModelsRead], Gate)),
         (get.clone(), "/v1/models/{id}", known(&[CompatModelsRead], Gate)),
         (post.clone(), "/v1/chat/completions", known(&[CompatChatCreate], Gate)),

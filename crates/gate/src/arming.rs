@@ -1,4 +1,4 @@
-//! Arms a call with the secrets that it uses: placeholders or values for what runs, and somebody who looks into its connections.
+//! Arms a call, or a server, with the secrets that it uses: placeholders or values for what runs, and somebody who looks into its connections.
 //!
 //! Guarantees: what runs is given a placeholder that nobody else has, or, where a person said so for this very call, the value; what goes to a
 //! host gets the value where a binding that was approved lets it; what comes back, and what comes out of the call, is without the values.
@@ -24,7 +24,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::{
-    door::CallDoor,
+    account::Account,
     secret::{Handed, SecretUse, UsedSecret},
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct CallSecrets {
     is_told: AtomicBool,
     /// Takes out what was known when the call was armed, and what was sent since.
     redactor: Redactor,
-    door: Weak<CallDoor>,
+    account: Weak<Account>,
 }
 
 impl CallSecrets {
@@ -52,7 +52,7 @@ impl CallSecrets {
         uses: &[SecretUse],
         vault: &Arc<Vault>,
         entropy: &dyn Entropy,
-        door: &Arc<CallDoor>,
+        account: &Arc<Account>,
     ) -> Result<Self, String> {
         let (mut armed, mut placeholders) = (Vec::new(), Vec::new());
         let (mut variables, mut files, mut handed) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,11 +83,12 @@ impl CallSecrets {
             values.push(lease.value);
         }
         let redactor = Redactor::new(&values);
-        door.redact_by(redactor.clone());
-        let door = Arc::downgrade(door);
-        let witness = Arc::new(Journalled { door: Weak::clone(&door) });
+        account.redact_by(redactor.clone());
+        let account = Arc::downgrade(account);
+        let witness = Arc::new(Journalled { account: Weak::clone(&account) });
         let injection = Arc::new(Injection::new(Arc::clone(vault), armed, redactor.clone(), witness));
-        Ok(Self { injection, placeholders, variables, files, handed, is_told: AtomicBool::new(false), redactor, door })
+        let is_told = AtomicBool::new(false);
+        Ok(Self { injection, placeholders, variables, files, handed, is_told, redactor, account })
     }
 
     /// What a process is given.
@@ -103,8 +104,8 @@ impl CallSecrets {
     /// Journals what is handed over, as it is.
     pub(crate) fn tell_handed(&self) {
         self.is_told.store(true, Ordering::Release);
-        if let Some(door) = self.door.upgrade() {
-            self.handed.iter().for_each(|one| door.tell(RecordKind::VaultUsed, one));
+        if let Some(account) = self.account.upgrade() {
+            self.handed.iter().for_each(|one| account.tell(RecordKind::VaultUsed, one));
         }
     }
 
@@ -125,6 +126,11 @@ impl CallSecrets {
     /// The same for a text.
     pub(crate) fn redact_text(&self, text: &mut String) {
         self.redactor.redact_text(text);
+    }
+
+    /// For what comes out in lines that are read as they come.
+    pub(crate) fn lines(&self) -> LineRedaction {
+        LineRedaction { stream: self.redactor.stream(), redactor: self.redactor.clone() }
     }
 
     /// For what comes out while the call runs.
@@ -203,6 +209,34 @@ impl LiveRedaction {
     }
 }
 
+/// Output that is read line by line while it comes, without the values.
+///
+/// A line that has ended is told at once: whoever reads it waits for nothing else. A value that goes on in the next line is not found, which none does
+/// where each line is a text of its own, such as JSON.
+pub(crate) struct LineRedaction {
+    redactor: Redactor,
+    stream: RedactingStream,
+}
+
+impl LineRedaction {
+    /// Takes a piece, and gives what may be told.
+    pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        let ended = piece.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let (lines, begun) = piece.split_at_checked(ended).unwrap_or((piece, &[]));
+        if !lines.is_empty() {
+            self.stream.push(lines, out);
+            self.finish(out);
+        }
+        self.stream.push(begun, out);
+    }
+
+    /// What is left when there is no more.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        self.stream.finish(out);
+        self.stream = self.redactor.stream();
+    }
+}
+
 /// The body of a request.
 struct Outgoing(RequestBody);
 
@@ -239,15 +273,15 @@ impl BodyFilter for Incoming {
     }
 }
 
-/// Journals what becomes of secrets. The call's own door does, before the call is attested.
+/// Journals what becomes of secrets: on the call's own account, before the call is attested.
 struct Journalled {
-    door: Weak<CallDoor>,
+    account: Weak<Account>,
 }
 
 impl Witness for Journalled {
     fn used(&self, used: &Used) {
-        if let Some(door) = self.door.upgrade() {
-            door.tell(RecordKind::VaultUsed, &UsedSecret::from(used.clone()));
+        if let Some(account) = self.account.upgrade() {
+            account.tell(RecordKind::VaultUsed, &UsedSecret::from(used.clone()));
         }
     }
 
@@ -263,8 +297,8 @@ impl Witness for Journalled {
             Misuse::Misplaced { secret, host, .. } => (secret, Some(host)),
             Misuse::Unavailable { secret, .. } => (secret, None),
         };
-        if let Some(door) = self.door.upgrade() {
-            door.tell_some(RecordKind::VaultMisused, &Told { secret, host, what: misuse.to_string() });
+        if let Some(account) = self.account.upgrade() {
+            account.tell_some(RecordKind::VaultMisused, &Told { secret, host, what: misuse.to_string() });
         }
     }
 }
@@ -280,6 +314,22 @@ fn refusal(misuse: &Misuse) -> EgressRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_has_ended_is_told_at_once_and_without_values() {
+        let value = SecretValue::new(b"hunter\n22".to_vec()).unwrap();
+        let known = Redactor::new([&value, &SecretValue::new(b"hunter22".to_vec()).unwrap()]);
+        let mut lines = LineRedaction { stream: known.stream(), redactor: known };
+        let mut told = |piece: &[u8]| {
+            let mut out = Vec::new();
+            lines.push(piece, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(told(b"{\"a\":\"hunter22\"}\n"), "{\"a\":\"********\"}\n");
+        assert_eq!(told(b"hunter\n"), "hunter\n");
+        assert_eq!(told(b"{\"b\":\"hunt"), "");
+        assert_eq!(told(b"er22\"}\nx"), "{\"b\":\"********\"}\n");
+    }
 
     #[test]
     fn live_output_is_without_values_and_says_where_it_begins() {

@@ -26,6 +26,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::{
+    account::Account,
     action::CallAction,
     admission::{Place, Turn},
     approval::{
@@ -50,7 +51,7 @@ use crate::{
     refusal::Refusal,
     secret::SecretUse,
     settings::{InForce, Settings},
-    tool::{self, Intent, Look, ToolDefinition, Work},
+    tool::{self, Intent, Look, ToolDefinition},
     tools::Registry,
     workspace::Workspace,
 };
@@ -587,7 +588,7 @@ impl Inner {
         };
         let door = Arc::new(door);
         Executor {
-            secrets: self.arm(&judged.intent.work, &door),
+            secrets: self.arm(judged.intent.work.secrets(), door.account()),
             runner: Arc::clone(&judged.settings.runner),
             fetcher: Arc::clone(&judged.settings.fetcher),
             workspace: judged.workspace.clone(),
@@ -609,12 +610,12 @@ impl Inner {
     }
 
     /// The secrets that a call uses, or why they are not to be had.
-    fn arm(&self, work: &Work, door: &Arc<CallDoor>) -> Result<Option<Arc<CallSecrets>>, String> {
-        match work.secrets() {
+    pub(crate) fn arm(&self, uses: &[SecretUse], account: &Arc<Account>) -> Result<Option<Arc<CallSecrets>>, String> {
+        match uses {
             [] => Ok(None),
             uses => {
                 let vault = self.opened_vault().map_err(|closed| closed.to_string())?;
-                let armed = CallSecrets::arm(uses, &vault, self.entropy.as_ref(), door)?;
+                let armed = CallSecrets::arm(uses, &vault, self.entropy.as_ref(), account)?;
                 Ok(Some(Arc::new(armed)))
             }
         }

@@ -174,6 +174,8 @@ pub struct ToolCallConfig {
     pub first_user: u32,
     /// How many enclosures of tier C wait for calls, and how long.
     pub warm: WarmSection,
+    /// What bounds servers that the daemon starts.
+    pub servers: ServersSection,
 }
 
 /// `[sandbox.warm]`: enclosures that are started ahead of need.
@@ -191,6 +193,24 @@ pub struct WarmSection {
 impl Default for WarmSection {
     fn default() -> Self {
         Self { each: 2, most: 8, idle_seconds: 120 }
+    }
+}
+
+/// `[sandbox.servers]`: programs of tier C that the daemon speaks with for as long as they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServersSection {
+    /// How many run at once.
+    pub most: u16,
+    /// Processor time of each of their processes, in seconds; 0 for no bound.
+    pub cpu_seconds: u64,
+    /// How much is kept of the last that they write to standard error, in bytes.
+    pub stderr_bytes: u64,
+}
+
+impl Default for ServersSection {
+    fn default() -> Self {
+        Self { most: 16, cpu_seconds: 0, stderr_bytes: 64 << 10 }
     }
 }
 
@@ -232,6 +252,7 @@ impl Default for ToolCallConfig {
             bubblewrap: None,
             first_user: 1_900_000_000,
             warm: WarmSection::default(),
+            servers: ServersSection::default(),
         }
     }
 }

@@ -8,10 +8,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures_util::future::BoxFuture;
@@ -29,13 +26,12 @@ use palyra_types::{
     id::{ApprovalId, CallId},
     json::Limits,
 };
-use palyra_vault::Redactor;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
+    account::Account,
     attest::Completed,
     gate::{Gate, Inner, internal},
-    output::each_text,
     proposal::{ToolProposal, Within},
     refusal::Refusal,
     settings::InForce,
@@ -58,12 +54,10 @@ pub(crate) struct CallDoor {
     asked: Arc<Mutex<HashMap<EgressHost, Arc<Question>>>>,
     /// What was let through, and under which terms: the loosest, if there were several.
     admitted: Mutex<HashMap<EgressHost, Admittance>>,
-    /// Questions that are open and records that are being written. They end with this.
+    /// Questions that are open. They end with this.
     work: Mutex<JoinSet<()>>,
-    /// How often something was told that a program can repeat.
-    told: AtomicU64,
-    /// Takes values of secrets out of what is journalled.
-    redactor: OnceLock<Redactor>,
+    /// What the journal is told.
+    account: Arc<Account>,
 }
 
 /// What is said to a connection; nothing yet while somebody is asked. Whoever waits for it listens.
@@ -93,6 +87,7 @@ pub(crate) struct CallDoorParts {
 impl CallDoor {
     pub(crate) fn new(parts: CallDoorParts) -> Self {
         let CallDoorParts { inner, proposal, context, declared, approved, summary } = parts;
+        let account = Arc::new(Account::of_call(Arc::clone(&inner), proposal.subject()));
         Self {
             inner,
             proposal,
@@ -103,14 +98,13 @@ impl CallDoor {
             asked: Arc::default(),
             admitted: Mutex::default(),
             work: Mutex::default(),
-            told: AtomicU64::new(0),
-            redactor: OnceLock::new(),
+            account,
         }
     }
 
-    /// Has values of secrets taken out of what is journalled: a program may name a host that has one in its name.
-    pub(crate) fn redact_by(&self, redactor: Redactor) {
-        let _ = self.redactor.set(redactor);
+    /// What the journal is told about the call while it runs.
+    pub(crate) const fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Waits until everything is on record. To be called when there are no more connections.
@@ -119,6 +113,7 @@ impl CallDoor {
         lock(&self.asked).clear();
         let mut work = std::mem::take(&mut *self.work());
         while work.join_next().await.is_some() {}
+        self.account.close().await;
     }
 
     /// What policy and the rules say to a connection, before anybody is asked.
@@ -224,27 +219,6 @@ impl CallDoor {
         })
     }
 
-    /// Journals something about the call.
-    pub(crate) fn tell(&self, kind: RecordKind, body: &impl serde::Serialize) {
-        let Ok(mut body) = serde_json::to_value(body) else { return };
-        if let Some(redactor) = self.redactor.get() {
-            each_text(&mut body, &|text| redactor.redact_text(text));
-        }
-        let Ok(record) = self.inner.record(kind, self.proposal.subject(), &body) else { return };
-        let inner = Arc::clone(&self.inner);
-        self.work().spawn(async move {
-            // A journal in trouble has the call's own attestation to worry about.
-            let _ = inner.commit(vec![record], Vec::new()).await;
-        });
-    }
-
-    /// The same, for what a program can make happen as often as it likes: the first times.
-    pub(crate) fn tell_some(&self, kind: RecordKind, body: &impl serde::Serialize) {
-        if self.told.fetch_add(1, Ordering::Relaxed) < MOST_TOLD {
-            self.tell(kind, body);
-        }
-    }
-
     fn work(&self) -> MutexGuard<'_, JoinSet<()>> {
         lock(&self.work)
     }
@@ -324,7 +298,7 @@ impl Doorkeeper for CallDoor {
     }
 
     fn note(&self, record: ConnectionRecord) {
-        self.tell(RecordKind::EgressConnection, &record);
+        self.account.tell(RecordKind::EgressConnection, &record);
     }
 }
 
@@ -334,7 +308,7 @@ fn standing(done: Completed) -> Option<ApprovalId> {
 }
 
 /// What lets through whatever either does.
-fn looser(one: Terms, other: Terms) -> Terms {
+pub(crate) fn looser(one: Terms, other: Terms) -> Terms {
     let private = match (one.private, other.private) {
         (PrivateAddresses::Refuse, PrivateAddresses::Refuse) => PrivateAddresses::Refuse,
         _ => PrivateAddresses::Allow,
@@ -346,7 +320,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn denied(decision: &Decision) -> EgressRefusal {
+/// What policy says no by.
+pub(crate) fn denied(decision: &Decision) -> EgressRefusal {
     EgressRefusal::new(Kind::DeniedByPolicy, decision.reason())
 }
 
@@ -361,16 +336,13 @@ fn said_no(refusal: &Refusal) -> EgressRefusal {
 }
 
 /// What holds for a host that only a person let through.
-const UNLISTED: Terms = Terms { tls: TlsDemand::ByPort, private: PrivateAddresses::Refuse };
+pub(crate) const UNLISTED: Terms = Terms { tls: TlsDemand::ByPort, private: PrivateAddresses::Refuse };
 
 /// The port that most connections are for.
 const USUAL: u16 = 443;
 
 /// How many questions of one call wait at the same time.
 const MOST_QUESTIONS: usize = 16;
-
-/// How often a call is journalled to have done what it may not.
-const MOST_TOLD: u64 = 256;
 
 /// How many ports of a host are looked at for its name.
 const MOST_GLANCES: usize = 16;

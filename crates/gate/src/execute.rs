@@ -13,7 +13,7 @@ use std::{
 use palyra_journal::state::Charge;
 use palyra_sandbox::{
     Aftermath, Containment, Door, Ended, InterceptedBy, Limits, OutputChunk, OutputStream, PinnedFile, Prepared,
-    ProcessPlan, ProgramFiles, Reason, RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause,
+    ProcessPlan, ProgramFiles, Reason, RunInput, SandboxProcessRunError, SandboxProcessRunner, StopCause, Streams,
     egress::fetch::{Fetcher, Trust},
     executor_of, not_enforced_by,
 };
@@ -141,7 +141,7 @@ async fn ready(
         directory: Some(directory),
         workspace: Some(workspace.directory().ok()?),
         executable: work.opened.0.clone(),
-        stdin: work.stdin.clone(),
+        streams: Streams::Captured { stdin: work.stdin.clone() },
         principal: ground.principal.clone(),
         door: Some(Door(ground.door.clone())),
         interceptor: interceptor.map(|secrets| InterceptedBy { interceptor: secrets, trust: ground.trust.clone() }),
@@ -393,7 +393,7 @@ const fn of_stream([stdout, stderr]: &mut [LiveRedaction; 2], stream: OutputStre
 }
 
 /// The program and its interpreters, as they were decided about.
-fn program_files(work: &ProcessWork) -> ProgramFiles {
+pub(crate) fn program_files(work: &ProcessWork) -> ProgramFiles {
     let path = work.leads_to.as_ref().unwrap_or(&work.program).clone();
     let scripts = work.scripts.iter().map(|script| PinnedFile { path: script.path.clone(), sha256: script.sha256 });
     ProgramFiles::Pinned { program: PinnedFile { path, sha256: work.program_sha256 }, interpreters: scripts.collect() }

@@ -51,6 +51,7 @@ use crate::{
     question::{Ear, Question},
     refusal::{CancelCause, Refusal},
     safekeeping::Safekeeping,
+    servers::{ServerPlaces, sweep},
     settings::{Ground, Settings},
     skills::SkillShelf,
     tools::Registry,
@@ -88,6 +89,7 @@ pub(crate) struct Inner {
     pub(crate) memory: Memory,
     pub(crate) vault: Safekeeping,
     pub(crate) skills: Arc<SkillShelf>,
+    pub(crate) servers: ServerPlaces,
     /// The standing approvals that were ended while this daemon runs.
     pub(crate) ended: Mutex<BTreeSet<ApprovalId>>,
     calls: Mutex<HashMap<CallId, UnderWay>>,
@@ -95,8 +97,8 @@ pub(crate) struct Inner {
     pub(crate) stopping: AtomicBool,
     /// Whether what an earlier daemon left is in order, so that whatever nobody conducts from now on is this daemon's to tidy up.
     pub(crate) in_order: AtomicBool,
-    /// Told whenever a call is over.
-    left: Notify,
+    /// Told whenever a call or a server is over.
+    pub(crate) left: Notify,
     /// The latest time that is known to have been.
     recorded: AtomicI64,
 }
@@ -139,6 +141,7 @@ impl Gate {
     pub async fn open(parts: Parts) -> Result<Self, OpenError> {
         let (state_directory, environment) = (parts.state_directory, parts.environment);
         let ground = Ground { state_directory, environment, net: parts.net };
+        sweep(&ground.servers_directory());
         let settings = Settings::first(parts.config, &ground)?;
         let recorded = parts.store.latest().await?;
         let (live, _) = broadcast::channel(LIVE_BACKLOG);
@@ -162,6 +165,7 @@ impl Gate {
             memory: Memory::default(),
             vault: Safekeeping::default(),
             skills: Arc::default(),
+            servers: ServerPlaces::default(),
             ended: Mutex::default(),
             calls: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -297,7 +301,7 @@ impl Gate {
         });
     }
 
-    /// Lets nothing in any more, stops what runs, withdraws what waits for its caller's sake, and returns when all of that is attested, or
+    /// Lets nothing in any more, stops what runs, servers too, withdraws what waits for its caller's sake, and returns when all of that is attested, or
     /// after this long. Says how many calls were left. Calls that were accepted and wait for their answer wait for the next daemon.
     pub async fn stop(&self, patience: Duration) -> usize {
         self.inner.stopping.store(true, Ordering::SeqCst);
@@ -305,8 +309,8 @@ impl Gate {
             loop {
                 let left = self.inner.left.notified();
                 // After the flag is set nobody enters, so this meets everybody.
-                let under_way: Vec<Cancel> = self.under_way();
-                if under_way.is_empty() {
+                let (under_way, servers) = (self.under_way(), self.inner.servers.stop_all());
+                if under_way.is_empty() && servers == 0 {
                     return;
                 }
                 under_way.iter().for_each(|cancel| {
@@ -569,6 +573,11 @@ impl Inner {
     /// The latest time that is known to have been.
     pub(crate) fn recorded(&self) -> Timestamp {
         Timestamp::from_unix_millis(self.recorded.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing is let in any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
     }
 
     /// Whether what nobody conducts is this daemon's to tidy up: not what an earlier one left, nor what is left to the next.

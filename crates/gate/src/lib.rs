@@ -26,9 +26,11 @@
 //! | requests to models, and which tools are worth being offered | [`models`] |
 //! | what parts of the daemon do for calls: memory, schedules, MCP servers | [`service`] |
 //! | what another program asks before it does it itself | [`authorize`], [`foreign`] |
+//! | programs that the daemon speaks with: MCP servers that it starts | [`servers`] |
 //! | why a call did not run | [`refusal`] |
 //! | what is made of calls that a dead daemon left | [`recover`] |
 
+mod account;
 pub mod action;
 mod admission;
 pub mod approval;
@@ -48,6 +50,7 @@ pub mod execute;
 mod fetch;
 pub mod foreign;
 pub mod gate;
+mod mcp;
 pub mod memory;
 pub mod models;
 pub mod output;
@@ -63,6 +66,7 @@ pub mod refusal;
 pub mod risk;
 pub mod safekeeping;
 pub mod secret;
+pub mod servers;
 pub mod service;
 mod settings;
 pub mod skills;
@@ -99,6 +103,7 @@ pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
+pub use servers::{RunningServer, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan};
 pub use service::{
     Asker, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool, ServiceWork,
     StopSignal,

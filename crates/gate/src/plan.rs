@@ -15,7 +15,7 @@ use palyra_types::{AbsolutePath, EgressEnforcementMode, SandboxTier};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{Candidate, ToolCallConfig},
+    config::{Candidate, ServersSection, ToolCallConfig},
     service::ServiceTerms,
     tool::{FetchWork, Look, ProcessWork, SkillTerms, Work},
 };
@@ -281,6 +281,29 @@ pub(crate) fn candidates(
         ways.push(Way { plan: Plan::Process { tier: candidate.tier, process }, refused });
     }
     (ways, unfit)
+}
+
+/// How a server runs: as a program of tier C does, for as long as it likes. There is no weaker way.
+///
+/// # Errors
+/// Why it cannot.
+pub(crate) fn of_server(
+    work: &ProcessWork,
+    root: &AbsolutePath,
+    egress: EgressEnforcementMode,
+    machine: &Machine<'_>,
+) -> Result<ProcessPlan, Unfit> {
+    let candidate = Candidate { tier: SandboxTier::C, egress };
+    let unfit = |reason| Unfit { tier: Some(candidate.tier), reason };
+    fitness(work, &candidate, machine).map_err(unfit)?;
+    let plan = process_plan(work, root, candidate, machine);
+    let ServersSection { cpu_seconds, stderr_bytes, .. } = machine.config.servers;
+    let cpu_seconds = if cpu_seconds == 0 { u64::MAX } else { cpu_seconds };
+    let limits = Limits { wall_ms: u64::MAX, cpu_seconds, output_bytes: stderr_bytes, ..plan.limits };
+    let plan = ProcessPlan { limits, ..plan };
+    let checked = machine.runner.check(&plan, work.opened.0.as_ref());
+    checked.map_err(|error| unfit(UnfitReason::Refused(error)))?;
+    Ok(plan)
 }
 
 /// Why a strict plan cannot reach a host that it declares, unless a person lets it.

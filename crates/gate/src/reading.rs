@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{
     gate::{Inner, internal},
-    plan::{Machine, Unfit, Way, candidates},
+    plan::{Unfit, Way, candidates},
     proposal::ToolProposal,
     refusal::Refusal,
     settings::Settings,
@@ -95,15 +95,7 @@ impl Inner {
         if let ([_, ..], Err(closed)) = (intent.work.secrets(), self.opened_vault()) {
             return Err(CallError::NoVault { is_locked: closed.is_locked() });
         }
-        let machine = Machine {
-            config: &settings.config.sandbox,
-            runner: &settings.runner,
-            hosts: &settings.config.egress.host,
-            ports: &settings.ports,
-            trusts_more: !settings.config.egress.trust.is_empty(),
-            hidden: &settings.hidden,
-            environment: &settings.environment,
-        };
+        let machine = settings.machine();
         let (ways, unfit) = candidates(&intent.work, place.workspace.map(Workspace::root), &machine, look);
         Ok((intent, ways, unfit))
     }

@@ -79,6 +79,12 @@ pub enum Refusal {
         /// How many may be.
         limit: usize,
     },
+    /// Too many servers run.
+    #[error("{limit} servers run, which is the limit")]
+    TooManyServers {
+        /// How many may.
+        limit: usize,
+    },
     /// Policy does not let somebody do what is no call.
     #[error("policy does not permit it: {0}")]
     NotPermitted(String),
@@ -136,6 +142,7 @@ impl Refusal {
             Self::Mismatch { .. } => "approval_mismatch",
             Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => "too_many_pending",
             Self::TooManyCalls { .. } => "too_many_calls",
+            Self::TooManyServers { .. } => "too_many_servers",
             Self::NotPermitted(_) => "denied_by_policy",
             Self::Budget { .. } => "budget_exceeded",
             Self::UnknownRun(_) | Self::ForeignRun(..) => "unknown_run",
@@ -181,6 +188,9 @@ impl Refusal {
                 "a program, a file or the configuration changed since; propose it again".to_owned()
             }
             Self::TooManyCalls { .. } => "wait until some of them are over".to_owned(),
+            Self::TooManyServers { .. } => {
+                "remove one, or raise `most` under [sandbox.servers] in config.toml".to_owned()
+            }
             Self::NotPermitted(_) => "ask an owner or admin".to_owned(),
             Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => {
                 "answer or deny some of them first: `palyra approvals list`".to_owned()

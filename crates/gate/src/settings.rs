@@ -25,6 +25,7 @@ use crate::{
     config::GateConfig,
     elsewhere::elsewhere,
     gate::{Gate, Inner, OpenError},
+    plan::Machine,
     skills::SkillShelf,
     tool::SearchPath,
     tools::Registry,
@@ -76,6 +77,17 @@ impl Ground {
     /// Where the sandbox keeps what it makes for enclosures.
     fn sandbox_directory(&self) -> PathBuf {
         PathBuf::from(self.state_directory.as_str()).join("sandbox")
+    }
+
+    /// Where it stands which directories of servers there are.
+    pub(crate) fn servers_directory(&self) -> PathBuf {
+        self.sandbox_directory().join("servers")
+    }
+
+    /// Where temporary files are made.
+    pub(crate) fn temporary(&self) -> AbsolutePath {
+        let configured = self.environment.get("TMPDIR").and_then(|path| AbsolutePath::parse(path).ok());
+        configured.or_else(|| AbsolutePath::parse("/tmp").ok()).unwrap_or_else(AbsolutePath::root)
     }
 }
 
@@ -232,6 +244,19 @@ impl Settings {
         let adopted = self.adopted.get(name)?;
         adopted.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(Arc::clone(&adopted.workspace))
+    }
+
+    /// What of the machine goes into plans.
+    pub(crate) fn machine(&self) -> Machine<'_> {
+        Machine {
+            config: &self.config.sandbox,
+            runner: &self.runner,
+            hosts: &self.config.egress.host,
+            ports: &self.ports,
+            trusts_more: !self.config.egress.trust.is_empty(),
+            hidden: &self.hidden,
+            environment: &self.environment,
+        }
     }
 
     /// The same, with those skills kept from running that are in quarantine by now.

@@ -129,6 +129,18 @@ words! {
         HookDecided = "hook.decided",
         /// Another program told of something that happened.
         HookTold = "hook.told",
+        /// An MCP server was added.
+        McpAdded = "mcp.added",
+        /// An MCP server was removed, with what was pinned of it.
+        McpRemoved = "mcp.removed",
+        /// Definitions of an MCP server's tools count from now on.
+        McpPinned = "mcp.pinned",
+        /// An MCP server says something else of a tool than what is pinned, so the tool is not offered.
+        McpChanged = "mcp.changed",
+        /// A server is about to start, or was refused and why.
+        ServerStarted = "server.started",
+        /// A server ended, and why.
+        ServerEnded = "server.ended",
     }
 }
 
@@ -157,6 +169,12 @@ impl RecordKind {
                 | Self::AccessRefused
                 | Self::AccessUnkept
         )
+    }
+
+    /// Whether it is about an MCP server behind the gateway.
+    #[must_use]
+    pub const fn is_about_mcp(self) -> bool {
+        matches!(self, Self::McpAdded | Self::McpRemoved | Self::McpPinned | Self::McpChanged)
     }
 
     /// Whether it is the journal's own account of itself. Such bodies say nothing about anybody, verification reads them, and they are

@@ -163,7 +163,7 @@ fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
         Action::DevicePair | Action::DeviceRevoke => one("device:any"),
         Action::TokenCreate | Action::TokenRevoke => one("token:any"),
         Action::MemberManage => one("member:any"),
-        Action::McpManage => one("mcp:any"),
+        Action::McpManage | Action::McpStart => one("mcp:any"),
         Action::ToolList
         | Action::SkillList
         | Action::DaemonStatus

@@ -36,6 +36,7 @@ words! {
         PrincipalAuthorized = "principal_authorized",
         ChannelAuthorized = "channel_authorized",
         Member = "member",
+        Configured = "configured",
         Bound = "bound",
         InScope = "in_scope",
         RunsPalyra = "runs_palyra",

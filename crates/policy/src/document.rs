@@ -61,6 +61,9 @@ pub struct RequestDocument {
     /// What the call does with objects of the daemon, each as `action kind:id`, such as `memory.put memory:agent:claude`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<Vec<String>>,
+    /// Whether the configuration of an MCP server names exactly this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured: Option<bool>,
     /// Secrets that a binding lets the call's tool send somewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<BTreeSet<SecretRef>>,
@@ -147,6 +150,7 @@ impl RequestDocument {
                 reveals,
                 executes,
                 objects,
+                configured,
                 bound,
                 workspace,
                 posture,
@@ -208,6 +212,7 @@ impl RequestDocument {
             reveals: (!reveals.is_empty()).then_some(reveals),
             executes: (!executes.is_empty()).then_some(executes),
             objects: (!objects.is_empty()).then_some(objects),
+            configured: context.configured.then_some(true),
             bound: (!context.bound_secrets.is_empty()).then(|| context.bound_secrets.clone()),
             workspace: context.workspace.clone(),
             posture: Some(context.posture),
@@ -277,6 +282,7 @@ impl RequestDocument {
             member_of: self.member_of.clone(),
             role: self.role,
             port: self.port,
+            configured: self.configured.unwrap_or_default(),
             bound_secrets: self.bound.clone().unwrap_or_default(),
             posture: self.posture.unwrap_or(default_posture),
             tier: self.tier,

@@ -75,6 +75,17 @@ impl Facts<'_> {
         }
     }
 
+    /// Whether the configuration of an MCP server names what the request is about, and the request is made by that very server.
+    pub(crate) fn configured(&self) -> bool {
+        let PolicyRequest { principal, resource, .. } = self.request;
+        let own = (principal.kind() == PrincipalKind::Service).then(|| principal.id().as_str().strip_prefix("mcp."));
+        match (own.flatten(), resource) {
+            (None, _) => false,
+            (Some(own), Resource::Object(ObjectKind::McpServer, id)) => self.context.configured && id.as_str() == own,
+            (Some(_), _) => self.context.configured,
+        }
+    }
+
     /// Whether the request is about a secret that a binding lets the call's tool send somewhere.
     pub(crate) fn bound(&self) -> bool {
         matches!(&self.request.resource, Resource::Secret(secret) if self.context.bound_secrets.contains(secret))

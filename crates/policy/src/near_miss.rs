@@ -173,6 +173,7 @@ fn hint(condition: &Expr) -> Option<String> {
         ContextKey::PrincipalAuthorized => "add the principal to `tool_execute_principal_allowlist`",
         ContextKey::ChannelAuthorized => "add the channel to `tool_execute_channel_allowlist`",
         ContextKey::AllowSensitiveTools => "set `allow_sensitive_tools = true`",
+        ContextKey::Configured => "let the configuration of the MCP server name it",
         ContextKey::Bound => "let the tool send the secret to a host with `palyra vault bind`",
         ContextKey::InScope => {
             "name a secret that is global or belongs to the call's workspace, agent, skill or session"

@@ -94,6 +94,7 @@ pub(crate) fn fact_of(key: ContextKey, facts: &Facts<'_>) -> Fact {
         ContextKey::ChannelAuthorized => Fact::Flag(facts.channel_authorized()),
         ContextKey::Role => context.role.map_or(Fact::Absent, Fact::Role),
         ContextKey::Member => Fact::Flag(facts.member()),
+        ContextKey::Configured => Fact::Flag(facts.configured()),
         ContextKey::Bound => Fact::Flag(facts.bound()),
         ContextKey::InScope => Fact::Flag(facts.in_scope()),
         ContextKey::RunsPalyra => Fact::Flag(facts.runs_palyra()),

@@ -64,6 +64,8 @@ pub struct PolicyRequestContext {
     pub role: Option<WorkspaceRole>,
     /// The port of a `net.connect`.
     pub port: Option<u16>,
+    /// Whether the configuration of an MCP server names exactly this.
+    pub configured: bool,
     /// The secrets that a binding lets the call's tool send somewhere.
     pub bound_secrets: BTreeSet<SecretRef>,
     /// How freely the tool may be used.
@@ -96,6 +98,7 @@ impl PolicyRequestContext {
             member_of: None,
             role: None,
             port: None,
+            configured: false,
             bound_secrets: BTreeSet::new(),
             posture: Posture::AskEachTime,
             tier: None,

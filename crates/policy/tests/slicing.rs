@@ -127,6 +127,7 @@ const CHANGES: &[fn(&mut Question, &Question)] = &[
     |one, other| one.context.member_of.clone_from(&other.context.member_of),
     |one, other| one.context.role = other.context.role,
     |one, other| one.context.port = other.context.port,
+    |one, other| one.context.configured = other.context.configured,
     |one, other| one.context.bound_secrets.clone_from(&other.context.bound_secrets),
     |one, other| one.context.posture = other.context.posture,
     |one, other| one.context.tier = other.context.tier,

@@ -49,7 +49,9 @@ impl Trust {
         }
     }
 
-    pub(crate) fn config(&self) -> ClientConfig {
+    /// As TLS is told.
+    #[must_use]
+    pub fn config(&self) -> ClientConfig {
         self.0.clone()
     }
 

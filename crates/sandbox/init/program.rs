@@ -208,6 +208,11 @@ impl Program<'_> {
         kernel::release_signals();
         compare(&order.unchanged, program).map_err(at(Step::Unchanged))?;
         Progress::Ready(held).tell(self.shared);
+        if order.tells_holding {
+            let ending = supervisor::ending(self.enclosure.is_some());
+            let held = Held { layers: held.layers | ending, ..held };
+            kernel::write_all(self.orders, &Report::Holding { held }.encode()).map_err(at(Step::Execute))?;
+        }
         Err((Step::Execute, kernel::execute(program, &args, &env)))
     }
 

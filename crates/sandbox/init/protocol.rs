@@ -2,7 +2,8 @@
 //!
 //! The daemon sends one [`Order`] to the process that becomes the tool, which gets everything ready, and then [`GO`], before which nothing of
 //! the program runs. That process says nothing if all goes well: its socket ends when the program runs, and so the daemon hears of that
-//! from the kernel, without anybody else having to wake up. Otherwise it says what it [`Report::Refused`]. On the other socket, the init's, there is a [`Report::Waiting`], then perhaps one [`STOP`] byte of the daemon,
+//! from the kernel, without anybody else having to wake up. Otherwise it says what it [`Report::Refused`]. Where the order wants it, it says what it is
+//! [`Report::Holding`] right before. On the other socket, the init's, there is a [`Report::Waiting`], then perhaps one [`STOP`] byte of the daemon,
 //! then a [`Report::Ended`]. The end of this one in one direction means that the other side is gone.
 //! Guarantees: reading never panics and never allocates more than the bytes that arrived.
 //! Does not: version itself. Both sides come from the same build.
@@ -62,6 +63,8 @@ pub struct Order {
     pub is_for_walls: bool,
     /// Whether the enclosure is to be looked at from inside, and nothing runs.
     pub is_probe: bool,
+    /// Whether to say what holds the program before it starts, and not only when it has ended.
+    pub tells_holding: bool,
 }
 
 impl Order {
@@ -107,6 +110,7 @@ impl Order {
             has_walls: number(&mut rest)? == 1,
             is_for_walls: number(&mut rest)? == 1,
             is_probe: number(&mut rest)? == 1,
+            tells_holding: number(&mut rest)? == 1,
             ..Self::default()
         };
         for items in [&mut order.args, &mut order.env, &mut order.hidden] {
@@ -129,7 +133,7 @@ impl Order {
         rest.is_empty().then_some(order)
     }
 
-    fn numbers(&self) -> [u64; 10] {
+    fn numbers(&self) -> [u64; 11] {
         [
             self.wall_ms,
             self.cpu_seconds,
@@ -141,6 +145,7 @@ impl Order {
             u64::from(self.has_walls),
             u64::from(self.is_for_walls),
             u64::from(self.is_probe),
+            u64::from(self.tells_holding),
         ]
     }
 }
@@ -223,6 +228,11 @@ pub enum Report {
         /// What holds it.
         held: Held,
     },
+    /// The program starts next, if the kernel takes it.
+    Holding {
+        /// What holds it.
+        held: Held,
+    },
     /// Nothing of the tree is left.
     Ended {
         /// Why it ended.
@@ -293,6 +303,7 @@ impl Report {
                 put(&[3, user, mount, process, message, name, cgroup, network]);
             }
             Self::Probed { passed, held: Held { layers, landlock } } => put(&[4, passed, layers, u64::from(landlock)]),
+            Self::Holding { held: Held { layers, landlock } } => put(&[5, layers, u64::from(landlock)]),
             Self::Ended { cause, status, usage, held: Held { layers, landlock }, denied } => {
                 let TreeUsage { user_us, system_us, max_rss_kb, wall_us } = usage;
                 let (status, landlock) = (u64::from(status.cast_unsigned()), u64::from(landlock));
@@ -351,6 +362,7 @@ impl Report {
                 let held = Held { layers: second, landlock: u32::try_from(number(&mut rest)?).ok()? };
                 Some(Self::Probed { passed: first, held })
             }
+            5 => Some(Self::Holding { held: Held { layers: first, landlock: u32::try_from(second).ok()? } }),
             _ => None,
         }
     }
@@ -576,6 +588,7 @@ mod tests {
             wall_ms: u64::MAX,
             has_stdin: true,
             is_for_walls: true,
+            tells_holding: true,
             inside: Some(Inside {
                 program: Named { path: b"/usr/bin/true".to_vec(), device: 1, inode: 2 },
                 directory: Named { path: b"/w".to_vec(), device: 3, inode: 4 },
@@ -602,6 +615,7 @@ mod tests {
             Report::Waiting { pid: 77 },
             Report::Enclosed { namespaces: [1, 2, 3, 4, 5, 6, 7] },
             Report::Probed { passed: 3, held },
+            Report::Holding { held },
             Report::Ended { cause: Cause::Asked, status: 9, usage, held, denied },
             Report::Ended { cause: Cause::Itself, status: -1, usage, held: Held::default(), denied: Denied::default() },
         ] {

@@ -153,7 +153,7 @@ impl Watch {
         let held = match Progress::of(self.shared) {
             // The process has said so itself.
             Some(Progress::Failed) => return,
-            Some(Progress::Ready(Held { layers, landlock })) => Held { layers: layers | self.ending(), landlock },
+            Some(Progress::Ready(Held { layers, landlock })) => Held { layers: layers | ending(self.notices.is_enclosed()), landlock },
             // It was ended on the way.
             None => Held::default(),
         };
@@ -167,11 +167,11 @@ impl Watch {
         let usage = TreeUsage { user_us, system_us, max_rss_kb, wall_us };
         report(&Report::Ended { cause, status, usage, held, denied: self.notices.denied() });
     }
+}
 
-    /// The layer that nothing is left by.
-    const fn ending(&self) -> u64 {
-        if self.notices.is_enclosed() { layer::TREE_KILL | layer::NAMESPACE_KILL } else { layer::TREE_KILL }
-    }
+/// The layers that nothing is left by.
+pub const fn ending(is_enclosed: bool) -> u64 {
+    if is_enclosed { layer::TREE_KILL | layer::NAMESPACE_KILL } else { layer::TREE_KILL }
 }
 
 /// In the place of a descriptor that there is none of.

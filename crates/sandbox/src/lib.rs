@@ -53,6 +53,7 @@ pub mod tier_c;
 mod walls;
 #[cfg(weak)]
 mod weak;
+mod wiring;
 
 pub use environment::{ForbiddenVariable, check_variable};
 pub use error::{SandboxProcessRunError, SandboxProcessRunErrorKind};
@@ -68,3 +69,4 @@ pub use runner::{
 };
 pub use running::{Aftermath, RunningProcess, Stopper};
 pub use stream::{OutputChunk, OutputStream};
+pub use wiring::{ProgramEnds, Streams};

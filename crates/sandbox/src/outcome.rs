@@ -63,7 +63,7 @@ pub enum StopCause {
 /// What a process wrote to one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The beginning, up to the plan's limit, byte for byte.
+    /// The beginning, or of a program that somebody speaks with the end, up to the plan's limit, byte for byte.
     pub bytes: Vec<u8>,
     /// How much it wrote in all.
     pub total: u64,

@@ -97,9 +97,9 @@ pub enum UnixSockets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Milliseconds until the tree is ended.
+    /// Milliseconds until the tree is ended; `u64::MAX` for never.
     pub wall_ms: u64,
-    /// Seconds of processor time. SIGXCPU at the limit, SIGKILL a second later.
+    /// Seconds of processor time; `u64::MAX` for no bound. SIGXCPU at the limit, SIGKILL a second later.
     pub cpu_seconds: u64,
     /// Bytes of address space. Runtimes reserve far more than they use, so this stops a runaway, not a large program.
     pub address_space: u64,
@@ -116,7 +116,7 @@ pub struct Limits {
     pub memory: u64,
     /// Hundredths of a processor that the whole tree may use, where an enclosure has a cgroup. Zero for no bound.
     pub processor_percent: u64,
-    /// Bytes kept of each output stream. What exceeds them is read, counted and discarded.
+    /// Bytes kept of each output stream that is captured. What exceeds them is read, counted and discarded.
     pub output_bytes: u64,
 }
 

@@ -31,7 +31,7 @@ use crate::{
     error::{SandboxProcessRunError as Error, SandboxProcessRunErrorKind as Kind},
     executable::{Executable, ProgramFiles},
     guard::{self, Checked, Opened},
-    image::{self, Image},
+    image::Image,
     init::Init,
     inits::Inits,
     outcome::{Ended, Layer, Outcome},
@@ -40,7 +40,7 @@ use crate::{
     protocol::{self, Inside, MAX_ORDER, Named, Order, Unchanged},
     running::{Aftermath, RunningProcess, Stopper, off_the_runtime},
     stamp::status_of,
-    stream::{OutputChunk, OutputStream, Stream},
+    stream::{OutputChunk, Stream},
     supervision::{Enclosed, Supervision, Walls},
     tier_c::{
         TierC,
@@ -49,6 +49,7 @@ use crate::{
         stock::Place,
     },
     walls::Found,
+    wiring::{Streams, Wired},
 };
 
 /// The executor's name in attestations of tier B.
@@ -77,8 +78,8 @@ pub struct SandboxProcessRunner {
 /// What belongs to one run and not to the plan.
 #[derive(Default)]
 pub struct RunInput {
-    /// Standard input; empty when not given.
-    pub stdin: Option<Vec<u8>>,
+    /// What its standard streams lead to.
+    pub streams: Streams,
     /// What is left of the run's budget. It counts where it is shorter than the plan's wall clock.
     pub deadline: Option<Duration>,
     /// What the files of the program must be.
@@ -251,21 +252,20 @@ impl SandboxProcessRunner {
             unchanged,
             inside,
             has_walls: matches!(walls, Found::Rules(_)),
-            has_stdin: input.stdin.is_some(),
+            has_stdin: input.streams.have_input(),
+            tells_holding: input.streams.are_connected(),
             env: private::environment(plan, &input.private_variables)?,
             ..order(plan, shorter.unwrap_or(wall))
         });
         check_size(&order)?;
         let (live, output) = mpsc::channel(LIVE_CHUNKS);
-        let keep = plan.limits.output_bytes;
-        let (stdout, stdout_end) = stream(OutputStream::Stdout, keep, live.clone()).map_err(failed)?;
-        let (stderr, stderr_end) = stream(OutputStream::Stderr, keep, live).map_err(failed)?;
-        let stdin = input.stdin.as_deref().map(image::constant).transpose().map_err(failed)?;
-        let ends = [stdout_end, stderr_end];
+        let Wired { is_connected, streams, ends, stdin } =
+            Wired::with(input.streams, plan.limits.output_bytes, live).map_err(failed)?;
         let given = Given { directory, ends, program: executable.into_binary(), stdin, walls, files };
         let mut launched = source.launch(&order, &given).await?;
         let (net, interceptor) = (Arc::clone(&self.net), input.interceptor);
-        let egress = input.door.map(|door| Egress { door, net, interceptor });
+        let limits = if is_connected { EgressLimits::for_long() } else { EgressLimits::default() };
+        let egress = input.door.map(|door| Egress { door, net, interceptor, limits });
         let server = launched.serve(egress.as_ref())?;
         Ok(Prepared {
             source,
@@ -276,7 +276,8 @@ impl SandboxProcessRunner {
                 .then(|| (plan.egress.hosts.clone(), Arc::clone(&self.net))),
             order,
             given,
-            streams: [stdout, stderr],
+            is_connected,
+            streams,
             output,
             limits: plan.limits,
             outside: self.outside(plan),
@@ -382,6 +383,8 @@ pub struct Prepared {
     declared: Option<(Vec<EgressHost>, Arc<Connector>)>,
     order: Sealed,
     given: Given,
+    /// Whether somebody speaks with it.
+    is_connected: bool,
     streams: [Stream; 2],
     output: mpsc::Receiver<OutputChunk>,
     limits: Limits,
@@ -396,6 +399,7 @@ struct Egress {
     door: Door,
     net: Arc<Connector>,
     interceptor: Option<InterceptedBy>,
+    limits: EgressLimits,
 }
 
 /// What goes along with an order.
@@ -437,7 +441,7 @@ impl Prepared {
     /// When the program does not start. Nothing of it is left then.
     pub async fn start(self) -> Result<RunningProcess, Error> {
         let Self { source, mut launched, egress, mut server, declared, order, given, streams, output, .. } = self;
-        let Self { limits, outside, wall, out_of_time, .. } = self;
+        let Self { limits, outside, wall, out_of_time, is_connected, .. } = self;
         let (stop, stopped) = watch::channel(None);
         // From here on every step is one that the program waits for.
         if !launched.go() {
@@ -448,14 +452,18 @@ impl Prepared {
         }
         let Launched { init, control, orders, unsent, enclosed, .. } = launched;
         let [stdout, stderr] = streams;
-        let Given { ends, walls, .. } = given;
+        let Given { ends: [stdout_end, stderr_end], walls, .. } = given;
+        // Whoever speaks with it hears from the kernel when the program has closed its ends, or is gone.
+        let ends = if is_connected { vec![stderr_end] } else { vec![stdout_end, stderr_end] };
         let observer = declared.map(|(hosts, net)| Observer::start(init.id(), hosts, net));
         let around = Walls { enclosed, limits, outside, server, observer };
         let supervision =
             Supervision { init, control, stdout, stderr, ends, stop: stopped, wall, out_of_time, walls: around };
         let begun = supervision.begin(orders, unsent).await;
-        let aftermath = Aftermath::new(move || source.refill(walls));
+        // One that runs for long is rarely followed by another of its kind.
+        let aftermath = if is_connected { Aftermath::none() } else { Aftermath::new(move || source.refill(walls)) };
         let begun = begun?;
+        let layers = begun.layers();
         let (outcome_sender, outcome) = oneshot::channel();
         let refill = aftermath.clone();
         tokio::spawn(async move {
@@ -467,7 +475,7 @@ impl Prepared {
                 accompany.await;
             }
         });
-        Ok(RunningProcess { output, outcome, stop: Stopper(Arc::new(stop)), aftermath })
+        Ok(RunningProcess { output, outcome, layers, stop: Stopper(Arc::new(stop)), aftermath })
     }
 }
 
@@ -522,7 +530,7 @@ impl Launched {
     /// Serves the network, if there is somebody to decide about it. Otherwise it leads nowhere.
     fn serve(&mut self, egress: Option<&Egress>) -> Result<Option<EgressServer>, Error> {
         let (Some(sockets), Some(egress)) = (self.sockets.take(), egress) else { return Ok(None) };
-        let Egress { door: Door(keeper), net, interceptor } = egress;
+        let Egress { door: Door(keeper), net, interceptor, limits } = egress;
         let interception = match (interceptor.clone(), self.authority.clone()) {
             (None, _) => None,
             (Some(InterceptedBy { interceptor, trust }), Some(authority)) => {
@@ -532,7 +540,7 @@ impl Launched {
             (Some(_), None) => return Err(Error::new(Kind::SpawnFailed, "the enclosure has no authority of its own")),
         };
         let (keeper, net) = (Arc::clone(keeper), Arc::clone(net));
-        let server = EgressServer::start(sockets.into(), keeper, net, EgressLimits::default(), interception);
+        let server = EgressServer::start(sockets.into(), keeper, net, limits.clone(), interception);
         server.map(Some).map_err(failed)
     }
 
@@ -554,12 +562,6 @@ impl Launched {
 /// Paths as the init reads them.
 pub fn hidden_as_bytes(hidden: &[PathBuf]) -> Vec<Vec<u8>> {
     hidden.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
-}
-
-/// A stream and the end into which the process writes.
-fn stream(which: OutputStream, keep: u64, live: mpsc::Sender<OutputChunk>) -> io::Result<(Stream, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    Ok((Stream::new(which, OwnedFd::from(reader), keep, live)?, OwnedFd::from(writer)))
 }
 
 /// Runs a plan to its end and hands every piece of output to `sink` as it comes.
@@ -604,6 +606,12 @@ fn check_input(plan: &ProcessPlan, input: &RunInput) -> Result<(), Error> {
     if input.interceptor.is_some() && !intercepts {
         let what = "connections can only be looked into with strict egress, in an enclosure that intercepts";
         return Err(Error::new(Kind::Unavailable, what));
+    }
+    if input.streams.are_connected() && plan.containment.is_none() {
+        return Err(Error::new(
+            Kind::Unavailable,
+            "only a program in an enclosure is spoken with, which tier b has not",
+        ));
     }
     if !input.private_files.is_empty() && plan.containment.is_none() {
         return Err(Error::new(Kind::Unavailable, "secrets in files need an enclosure, which tier b has not"));

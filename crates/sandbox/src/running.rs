@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::{
-    outcome::{Captured, Ended, Outcome, StopCause, Usage},
+    outcome::{Captured, Ended, Layer, Outcome, StopCause, Usage},
     stream::OutputChunk,
 };
 
@@ -22,6 +22,7 @@ use crate::{
 pub struct RunningProcess {
     pub(crate) output: mpsc::Receiver<OutputChunk>,
     pub(crate) outcome: oneshot::Receiver<Outcome>,
+    pub(crate) layers: Vec<Layer>,
     pub(crate) stop: Stopper,
     pub(crate) aftermath: Aftermath,
 }
@@ -32,6 +33,12 @@ impl RunningProcess {
     #[must_use]
     pub fn aftermath(&self) -> Aftermath {
         self.aftermath.clone()
+    }
+
+    /// The layers that are known to hold it while it runs: all of them for a program that somebody speaks with. The outcome has them in any case.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
     }
 
     /// The next piece of output, or `None` when both streams have ended.
@@ -100,6 +107,11 @@ pub struct Aftermath(Arc<Pending>);
 struct Pending(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Aftermath {
+    /// Nothing.
+    pub(crate) fn none() -> Self {
+        Self(Arc::new(Pending(Mutex::default())))
+    }
+
     pub(crate) fn new(work: impl FnOnce() + Send + 'static) -> Self {
         Self(Arc::new(Pending(Mutex::new(Some(Box::new(work))))))
     }

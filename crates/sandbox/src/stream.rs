@@ -1,8 +1,8 @@
 //! One output stream of a process: read to its end, kept up to a limit, passed on live.
 //!
-//! Guarantees: a stream is always read, so a flood neither blocks nor ends the process; what is kept is the exact beginning; memory
-//! is bounded by the limit and the channel. The live stream is what is kept, less what its reader was too slow for: chunks that
-//! find the channel full are left out and counted, never waited for.
+//! Guarantees: a stream is always read, so a flood neither blocks nor ends the process; what is kept is the exact beginning, or of a
+//! process that somebody speaks with the exact end; memory is bounded by the limit and the channel. The live stream is the beginning that is kept,
+//! less what its reader was too slow for: chunks that find the channel full are left out and counted, never waited for.
 
 use std::{io, mem, os::fd::OwnedFd};
 
@@ -35,15 +35,36 @@ pub struct Stream {
     which: OutputStream,
     pipe: Option<Receiver>,
     captured: Captured,
+    keeps: Keeps,
     limit: usize,
     live: mpsc::Sender<OutputChunk>,
 }
 
+/// Which part of a stream is kept that is longer than its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Its beginning, which is passed on live, too.
+    Beginning,
+    /// Its end, which nobody listens to meanwhile.
+    End,
+}
+
 impl Stream {
-    /// A stream that keeps `limit` bytes.
-    pub fn new(which: OutputStream, pipe: OwnedFd, limit: u64, live: mpsc::Sender<OutputChunk>) -> io::Result<Self> {
+    /// A stream of which this part is kept, of `limit` bytes.
+    pub fn new(
+        which: OutputStream,
+        pipe: OwnedFd,
+        (keeps, limit): (Keeps, u64),
+        live: mpsc::Sender<OutputChunk>,
+    ) -> io::Result<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Ok(Self { which, pipe: Some(Receiver::from_owned_fd(pipe)?), captured: Captured::default(), limit, live })
+        let pipe = Some(Receiver::from_owned_fd(pipe)?);
+        Ok(Self { which, pipe, captured: Captured::default(), keeps, limit, live })
+    }
+
+    /// In the place of a stream that somebody else reads.
+    pub fn elsewhere(which: OutputStream, live: mpsc::Sender<OutputChunk>) -> Self {
+        Self { which, pipe: None, captured: Captured::default(), keeps: Keeps::Beginning, limit: 0, live }
     }
 
     /// Waits until there is something to read; for ever once the stream has ended.
@@ -84,12 +105,23 @@ impl Stream {
                 Err(_) => break,
             }
         }
+        if self.keeps == Keeps::End {
+            self.forget_all_but(self.limit);
+        }
         mem::take(&mut self.captured)
     }
 
     fn take(&mut self, bytes: &[u8]) {
         let length = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.captured.total = self.captured.total.saturating_add(length(bytes));
+        if self.keeps == Keeps::End {
+            self.captured.bytes.extend_from_slice(bytes);
+            // Now and then, so that a byte is not moved more than once on average.
+            if self.captured.bytes.len() > self.limit.saturating_mul(2) {
+                self.forget_all_but(self.limit);
+            }
+            return;
+        }
         let room = self.limit.saturating_sub(self.captured.bytes.len());
         let kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         if kept.is_empty() {
@@ -103,6 +135,11 @@ impl Stream {
             // Nobody listens, and nobody misses anything.
             Err(mpsc::error::TrySendError::Closed(())) => {}
         }
+    }
+
+    fn forget_all_but(&mut self, last: usize) {
+        let before = self.captured.bytes.len().saturating_sub(last);
+        self.captured.bytes.drain(..before);
     }
 }
 

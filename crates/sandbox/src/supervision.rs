@@ -21,7 +21,7 @@ use crate::{
     orphans,
     outcome::{Ended, Layer, Outcome, StopCause, Usage},
     plan::Limits,
-    protocol::{self, Cause, Denied, REPORT_LENGTH, Report, Step, TreeUsage},
+    protocol::{self, Cause, Denied, Held, REPORT_LENGTH, Report, Step, TreeUsage},
     reason::{self, Reason},
     stream::Stream,
     tier_c::cgroup::Cgroup,
@@ -36,7 +36,7 @@ pub struct Supervision {
     pub stderr: Stream,
     /// The ends into which the process writes. While they are here too, its end is told once, by the init, and not before by each
     /// stream.
-    pub ends: [OwnedFd; 2],
+    pub ends: Vec<OwnedFd>,
     pub stop: watch::Receiver<Option<StopCause>>,
     /// What the init was told.
     pub wall: Duration,
@@ -60,6 +60,15 @@ pub struct Walls {
     pub observer: Option<Observer>,
 }
 
+impl Walls {
+    /// The layers: what the process and its init say, and what its enclosure is known to have.
+    fn layers(&self, held: Held) -> Vec<Layer> {
+        let mut layers = Layer::from_bits(held.layers, held.landlock);
+        layers.extend(self.enclosed.iter().flat_map(|enclosed| enclosed.layers.iter().copied()));
+        layers
+    }
+}
+
 /// What belongs to the enclosure of a process that runs.
 #[derive(Debug)]
 pub struct Enclosed {
@@ -77,9 +86,9 @@ impl Supervision {
         let mut watch = Watch::default();
         let answer = exchange(orders, unsent);
         tokio::pin!(answer);
-        let refused = loop {
+        let (held, refused) = loop {
             tokio::select! {
-                refused = &mut answer => break refused,
+                answered = &mut answer => break answered,
                 () = &mut overdue => {
                     overdue.as_mut().reset(in_time(A_LITTLE));
                     // The init knows by itself when the time is up, unless the process that has the order does nothing at all.
@@ -103,17 +112,26 @@ impl Supervision {
             // SECURITY: in an enclosure, numbers of processes are its own, and mean others outside.
             watch.session = Some(pid).filter(|_| self.walls.enclosed.is_none());
             let Self { init, stdout, stderr, ends, stop, wall, out_of_time, walls, .. } = self;
-            return Ok(Begun { init, control, stdout, stderr, ends, stop, wall, out_of_time, walls, watch });
+            return Ok(Begun { init, control, stdout, stderr, ends, stop, wall, out_of_time, walls, watch, held });
         }
         tokio::spawn(self.init.collect(control));
         Err(refusal(said))
     }
 }
 
-/// Sends what is left of the order, and returns what is refused of it, if anything is: then the program does not run.
-async fn exchange(mut orders: UnixStream, unsent: Zeroizing<Vec<u8>>) -> Option<Report> {
+/// Sends what is left of the order, and returns what holds the program, if that is told now, and what is refused of the order, if anything is:
+/// then the program does not run.
+async fn exchange(mut orders: UnixStream, unsent: Zeroizing<Vec<u8>>) -> (Held, Option<Report>) {
     // Who refuses the order while it is sent says so.
     let _ = orders.write_all(&unsent).await;
+    match next_word(&mut orders).await {
+        // The kernel may still refuse the program.
+        Some(Report::Holding { held }) => (held, next_word(&mut orders).await),
+        refused => (Held::default(), refused),
+    }
+}
+
+async fn next_word(orders: &mut UnixStream) -> Option<Report> {
     let mut word = [0; REPORT_LENGTH];
     orders.read_exact(&mut word).await.ok().and_then(|_| Report::decode(&word))
 }
@@ -131,15 +149,22 @@ pub struct Begun {
     control: UnixStream,
     stdout: Stream,
     stderr: Stream,
-    ends: [OwnedFd; 2],
+    ends: Vec<OwnedFd>,
     stop: watch::Receiver<Option<StopCause>>,
     wall: Duration,
     out_of_time: Ended,
     walls: Walls,
     watch: Watch,
+    /// What holds the program, if it told before it began.
+    held: Held,
 }
 
 impl Begun {
+    /// The layers that are known to hold it by now.
+    pub fn layers(&self) -> Vec<Layer> {
+        self.walls.layers(self.held)
+    }
+
     /// Accompanies the process to its end.
     pub async fn run(mut self, outcome: oneshot::Sender<Outcome>) {
         let mut buffer = vec![0; 64 << 10];
@@ -151,9 +176,7 @@ impl Begun {
                     Cause::Processes => Ended::ProcessLimit,
                     Cause::Asked => Ended::Cancelled(self.watch.cause.unwrap_or(StopCause::CallerGone)),
                 };
-                let mut layers = Layer::from_bits(held.layers, held.landlock);
-                layers.extend(self.walls.enclosed.iter().flat_map(|enclosed| enclosed.layers.iter().copied()));
-                (ended, from_tree(usage), layers, denied)
+                (ended, from_tree(usage), self.walls.layers(held), denied)
             }
             _ => {
                 self.watch.session.into_iter().for_each(orphans::kill_session);

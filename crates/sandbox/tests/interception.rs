@@ -25,7 +25,7 @@ use interceptors::{PLACEHOLDER, SECRET, Vault};
 use lab::{Lab, text};
 use palyra_sandbox::{
     Containment, Door, Ended, InterceptedBy, Outcome, PrivateFile, ProcessPlan, RunInput, SECRET_FILES,
-    SandboxProcessRunErrorKind as Kind, SandboxProcessRunner,
+    SandboxProcessRunErrorKind as Kind, SandboxProcessRunner, Streams,
     egress::{
         Connector, Forbidden, Interceptor,
         fetch::{Authorities, Trust},
@@ -319,7 +319,7 @@ async fn private_variables_count_before_those_of_the_plan_in_either_tier() {
 #[test]
 fn nothing_private_is_shown() {
     let input = RunInput {
-        stdin: Some(b"standard input".to_vec()),
+        streams: Streams::Captured { stdin: Some(b"standard input".to_vec()) },
         principal: "agent:one".to_owned(),
         private_variables: vec![("NAME".to_owned(), Zeroizing::new("hidden".to_owned()))],
         private_files: vec![file("name", b"hidden")],

@@ -11,7 +11,7 @@ use std::{
 };
 
 use lab::{Lab, absolute, is_root, text};
-use palyra_sandbox::{Ended, Layer, RunInput, run_constrained_process};
+use palyra_sandbox::{Ended, Layer, RunInput, Streams, run_constrained_process};
 
 #[test]
 fn all_of_this_holds_for_an_ordinary_user_too() {
@@ -38,7 +38,7 @@ async fn a_signal_of_its_own_is_reported_as_such() {
 async fn standard_input_arrives_byte_for_byte_and_ends() {
     let lab = Lab::new();
     let stdin: Vec<u8> = (0..=255).cycle().take(300_000).collect();
-    let input = RunInput { stdin: Some(stdin.clone()), ..RunInput::default() };
+    let input = RunInput { streams: Streams::Captured { stdin: Some(stdin.clone()) }, ..RunInput::default() };
     let outcome = run_constrained_process(&lab.runner, &lab.plan("/bin/cat", &[]), input, drop).await.unwrap();
     assert_eq!(outcome.ended, Ended::Exited(0));
     assert!(outcome.stdout.bytes == stdin);

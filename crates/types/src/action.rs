@@ -102,6 +102,8 @@ words! {
         McpList = "mcp.list",
         /// Add, pin or remove an upstream MCP server.
         McpManage = "mcp.manage",
+        /// Start a configured MCP server.
+        McpStart = "mcp.start",
     }
 }
 

@@ -35,6 +35,8 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("vault key", "identity/vault", "what opens the vault, unless a keyring holds it; back it up apart from the vault"),
     ("transcripts", "transcripts", "what was said with agent models"),
     ("skills", "skills", "the skills that are installed, and what they keep"),
+    ("mcp servers", "mcp.json", "the MCP servers that were added by command"),
+    ("mcp pins", "mcp_pins.json", "what is pinned of the tools of MCP servers"),
     ("signing key", "publisher.key", "what you sign your own skills with; show it to nobody"),
     ("public key", "publisher.pub", "what others verify your skills with; give it to them"),
     ("paired", "paired", "who this device is to other daemons; show it to nobody"),

@@ -16,6 +16,7 @@ mod health;
 mod hooks;
 mod identity;
 mod journal;
+mod mcp;
 mod members;
 mod page;
 mod policy;
@@ -143,6 +144,9 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::distrust))
         .routes(routes!(hooks::authorize))
         .routes(routes!(hooks::claude_code))
+        .routes(routes!(mcp::list))
+        .routes(routes!(mcp::show, mcp::add, mcp::remove))
+        .routes(routes!(mcp::pin))
         .routes(routes!(compat::models))
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))

@@ -153,6 +153,12 @@ pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
         Work::Fetch(FetchWork { method, url, .. }) => {
             format!("{} {method} {url} {}", proposal.tool, visible(proposal.args.canonical()))
         }
+        // What a service adds to the arguments is approved as well.
+        Work::Service(work) if !work.about.is_empty() => {
+            let about: Vec<String> =
+                work.about.iter().map(|(what, value)| format!("{} {}", visible(what), visible(value))).collect();
+            format!("{} {} ({})", proposal.tool, visible(proposal.args.canonical()), about.join(", "))
+        }
         Work::Files(_) | Work::Skill(_) | Work::Service(_) | Work::Report { .. } => {
             format!("{} {}", proposal.tool, visible(proposal.args.canonical()))
         }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use palyra_package::Metering;
 use palyra_sandbox::{
-    Containment, EgressPlan, Ended, Interpreters, Limits, ProcessPlan, RunInput, SandboxProcessRunner,
+    Containment, EgressPlan, Ended, Interpreters, Limits, ProcessPlan, RunInput, SandboxProcessRunner, Streams,
     run_constrained_process,
 };
 use palyra_skills::compile::{CompileError, CompileRequest, read_answer};
@@ -51,7 +51,7 @@ impl SkillCompiler {
             interpreters: Interpreters::Allow,
             containment: Containment::None,
         };
-        let input = RunInput { stdin: Some(request.encode()), ..RunInput::default() };
+        let input = RunInput { streams: Streams::Captured { stdin: Some(request.encode()) }, ..RunInput::default() };
         let outcome = run_constrained_process(runner, &plan, input, |_| {})
             .await
             .map_err(|error| CompilingError::NotStarted(error.to_string()))?;

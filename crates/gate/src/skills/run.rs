@@ -221,7 +221,7 @@ fn tell(run: &SkillRun, executor: &Executor) -> bool {
         return false;
     }
     if !recording.calls.is_empty() {
-        executor.door.tell(palyra_journal::RecordKind::SkillRecorded, &Told { recording });
+        executor.door.account().tell(palyra_journal::RecordKind::SkillRecorded, &Told { recording });
     }
     true
 }

@@ -114,10 +114,39 @@ impl Tool for ProcessRun {
             secret_values,
             secret_files,
         } = args;
-        check_words(&command)?;
-        check_environment(&env)?;
         let secrets = SecretArgs { secrets, secret_values, secret_files }.for_process(self.0.name(), &env, place)?;
         let hosts = egress_hosts.iter().map(|text| read_host(text)).collect::<Result<BTreeSet<_>, _>>()?;
+        let wanted = Wanted { command, cwd, env, hosts, secrets };
+        let work = ProcessWork {
+            stdin_sha256: stdin.as_ref().map(|stdin| Sha256Digest::of(stdin.as_bytes())),
+            stdin: stdin.map(String::into_bytes),
+            timeout_seconds,
+            tier,
+            ..wanted.work(place)?
+        };
+        Ok(Intent { touches: touches(&work), work: Work::Process(work) })
+    }
+}
+
+/// A program that is wanted, before it is looked for.
+pub(crate) struct Wanted {
+    pub(crate) command: Vec<String>,
+    /// Relative to the workspace; the workspace itself if left out.
+    pub(crate) cwd: Option<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) hosts: BTreeSet<HostPort>,
+    pub(crate) secrets: Vec<SecretUse>,
+}
+
+impl Wanted {
+    /// What would be run, with everything in it found.
+    ///
+    /// # Errors
+    /// When the words mean nothing that could be run.
+    pub(crate) fn work(self, place: &Place<'_>) -> Result<ProcessWork, IntendError> {
+        let Self { command, cwd, env, hosts, secrets } = self;
+        check_words(&command)?;
+        check_environment(&env)?;
         let workspace = place.workspace()?;
         if cwd.as_deref().is_some_and(|cwd| cwd != "." && cwd != workspace.root().as_str()) {
             place.whole()?;
@@ -136,29 +165,30 @@ impl Tool for ProcessRun {
         }
         let mut scripts = if runs_other_code { find_scripts(&args, &cwd, workspace) } else { BTreeMap::new() };
         scripts.extend(program.interpreters.into_iter().map(|script| (script.path.clone(), script)));
-        let touches = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port));
-        let touches = touches.chain(secrets.iter().map(SecretUse::touch)).collect();
-        Ok(Intent {
-            touches,
-            work: Work::Process(ProcessWork {
-                program: program.path,
-                opened: Opened(program.opened),
-                leads_to: program.leads_to,
-                program_sha256: program.sha256,
-                argv0,
-                args,
-                cwd,
-                env,
-                stdin_sha256: stdin.as_ref().map(|stdin| Sha256Digest::of(stdin.as_bytes())),
-                stdin: stdin.map(String::into_bytes),
-                timeout_seconds,
-                tier,
-                hosts: hosts.into_iter().collect(),
-                scripts: scripts.into_values().collect(),
-                secrets,
-            }),
+        Ok(ProcessWork {
+            program: program.path,
+            opened: Opened(program.opened),
+            leads_to: program.leads_to,
+            program_sha256: program.sha256,
+            argv0,
+            args,
+            cwd,
+            env,
+            stdin_sha256: None,
+            stdin: None,
+            timeout_seconds: None,
+            tier: None,
+            hosts: hosts.into_iter().collect(),
+            scripts: scripts.into_values().collect(),
+            secrets,
         })
     }
+}
+
+/// What policy is asked about a program, besides what it is.
+pub(crate) fn touches(work: &ProcessWork) -> Vec<Touch> {
+    let hosts = work.hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port));
+    hosts.chain(work.secrets.iter().map(SecretUse::touch)).collect()
 }
 
 /// Refuses words that no program could be started with.

@@ -303,6 +303,7 @@ fn context(question: &Question, approved: bool) -> Option<Value> {
         member_of: _,
         role,
         port,
+        configured: _,
         bound_secrets: _,
         posture,
         tier,
@@ -384,6 +385,7 @@ fn facts(question: &Question) -> [(&'static str, bool); 11] {
                 || context.member_of.is_none()
                 || context.member_of.iter().flatten().any(|one| Some(one) == context.workspace.as_ref()),
         ),
+        ("configured", context.configured && is_own_server(question)),
         (
             "bound",
             context.bound_secrets.iter().any(|secret| request.resource.to_string() == format!("secret:{secret}")),
@@ -420,6 +422,17 @@ fn facts(question: &Question) -> [(&'static str, bool); 11] {
         ("runs_palyra", context.process.as_ref().is_some_and(|process| runs_palyra(process, config))),
         ("touches_state", touches_state(question)),
     ]
+}
+
+/// What an MCP server asks, unless it is about another one.
+fn is_own_server(question: &Question) -> bool {
+    let asking = question.request.principal.to_string();
+    let about = question.request.resource.to_string();
+    match (asking.strip_prefix("service:mcp."), about.strip_prefix("mcp:")) {
+        (Some(own), Some(other)) => own == other,
+        (own, None) => own.is_some(),
+        (None, Some(_)) => false,
+    }
 }
 
 /// What is about no secret and no memory; a global one; or one whose scope is spelt like something that the request has.

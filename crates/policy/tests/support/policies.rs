@@ -314,6 +314,7 @@ fn about_circumstances() -> impl Strategy<Value = String> {
         "allow_sensitive_tools",
         "sensitive_action",
         "member",
+        "configured",
         "bound",
         "in_scope",
         "runs_palyra",

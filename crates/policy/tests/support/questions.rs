@@ -29,7 +29,7 @@ pub struct Question {
 
 pub const USERS: [&str; 3] = ["ada", "bob", "claude"];
 pub const AGENTS: [&str; 3] = ["claude", "codex", "ada"];
-pub const SERVICES: [&str; 2] = ["scheduler", "ada"];
+pub const SERVICES: [&str; 3] = ["scheduler", "ada", "mcp.files"];
 pub const TOOLS: [&str; 7] =
     ["fs.read", "fs.write", "process.run", "web.search.deep", "web.fetch", "status", "mcp.github.delete"];
 pub const SKILLS: [&str; 3] = ["acme/markdown", "acme/lint", "zed/pdf"];
@@ -193,7 +193,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
         of(processes()),
         (of(memberships()), of(select(WorkspaceRole::ALL))),
         of(select(vec![0_u16, 1, 22, 443, 8080, 65535])),
-        bound_secrets(),
+        (any::<bool>(), bound_secrets()),
     );
     let plan = (
         prop_oneof![4 => Just(Posture::AlwaysAllow), 4 => Just(Posture::AskEachTime), 1 => Just(Posture::Disabled)],
@@ -203,7 +203,8 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
     );
     (origin, purpose, plan).prop_map(|(origin, purpose, plan)| {
         let (now, device_id, channel, session_id, run_id, token_id, on_behalf_of) = origin;
-        let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port, bound_secrets) = purpose;
+        let (tool_name, skill_id, capabilities, workspace, process, (member_of, role), port, secrets) = purpose;
+        let (configured, bound_secrets) = secrets;
         let (posture, tier, egress, elsewhere) = plan;
         PolicyRequestContext {
             now,
@@ -221,6 +222,7 @@ fn context() -> impl Strategy<Value = PolicyRequestContext> {
             member_of,
             role,
             port,
+            configured,
             bound_secrets,
             posture,
             tier,

@@ -73,6 +73,14 @@ impl Default for EgressLimits {
     }
 }
 
+impl EgressLimits {
+    /// For a program that runs for as long as somebody speaks with it: how many connections it makes altogether says nothing about it.
+    #[must_use]
+    pub fn for_long() -> Self {
+        Self { total: u64::MAX, ..Self::default() }
+    }
+}
+
 /// One run.
 pub(crate) struct Run {
     pub keeper: Arc<dyn Doorkeeper>,

@@ -1,0 +1,249 @@
+//! A tool of an MCP server, as the gate knows it.
+//!
+//! Guarantees: what a person approves names the server, how it is reached and the digest of the pinned definition; a call whose tool is not
+//! what was approved any more does not run. What a server calls a hint decides nothing. Values of secrets that requests are sent with do not
+//! come back in answers.
+//! Does not: decide. Such a tool asks by default, because its server runs as a program or is somewhere else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use palyra_gate::{
+    Asker, Gate, IntendError, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool,
+    Tool as GateTool, ToolDefinition,
+};
+use palyra_types::{
+    JsonError, JsonObject, SandboxTier, Sha256Digest, ToolCapability, ToolMetadata, ToolName, visible::visible,
+};
+use palyra_upstream::{Definition, Program, Reach, ServerName, ServerSection};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Upstreams,
+    link::{Unreached, secrets},
+    server::Up,
+};
+
+/// A tool that is offered.
+#[derive(Clone)]
+pub(super) struct Offered {
+    /// Its server.
+    pub(super) server: ServerName,
+    /// The pinned definition.
+    pub(super) definition: Definition,
+}
+
+/// What a server does for calls.
+pub(super) struct McpService {
+    name: String,
+    section: ServerSection,
+    upstreams: Weak<Upstreams>,
+}
+
+impl McpService {
+    pub(super) fn new(section: ServerSection, upstreams: Weak<Upstreams>) -> Self {
+        Self { name: format!("mcp.{}", section.name), section, upstreams }
+    }
+
+    /// What a call is about: everything that a change of would make it another call.
+    fn about(&self, offered: &Offered) -> BTreeMap<String, String> {
+        let mut about = BTreeMap::from([
+            ("tool".to_owned(), offered.definition.name().to_owned()),
+            ("pin".to_owned(), offered.definition.digest().to_string()),
+        ]);
+        match &self.section.reach {
+            Reach::Program(program) => {
+                let command = Value::from(program.command.clone()).to_string();
+                about.insert("command".to_owned(), command);
+                // The rest of it decides what the program can do, too, and is too long to be read each time.
+                about.insert("configuration".to_owned(), digest(&self.section));
+            }
+            Reach::Address(address) => {
+                about.insert("url".to_owned(), address.url.to_string());
+                about.insert("configuration".to_owned(), digest(&self.section));
+            }
+        }
+        about
+    }
+
+    async fn call(&self, order: &ServiceOrder) -> Result<Performed, Unreached> {
+        let gone = || Unreached::new("the server is not configured any more", "look at `palyra mcp list`");
+        let upstreams = self.upstreams.upgrade().ok_or_else(gone)?;
+        let deadline = Instant::now() + self.section.call();
+        let up = upstreams.up(&self.section, left(deadline)).await?;
+        // SECURITY: between the approval and now the server may have been started again, with another tool of the same name.
+        let pin = order.work.about.get("pin").and_then(|pin| Sha256Digest::parse(pin).ok());
+        let changed = || {
+            let help = "`palyra mcp show` shows what has changed; a person pins it with `palyra mcp pin`";
+            Unreached::new("the tool is not what was approved any more", help)
+        };
+        let is_same = pin.is_some_and(|pin| upstreams.is_as_pinned(&self.section, &order.work.operation, pin));
+        if !is_same {
+            return Err(changed());
+        }
+        let arguments = order.proposal.args.value().as_object().cloned().unwrap_or_default();
+        let called = up.client().call(&order.work.operation, arguments, left(deadline)).await;
+        let hide = |text: &str| self.without_secrets(&upstreams.gate, text);
+        match called {
+            Ok(mut answer) => {
+                each_text(&mut answer.value, &hide);
+                let failed = answer.failed.map(|why| hide(&why));
+                Ok(performed(&up, answer.value, failed))
+            }
+            Err(error) => Err(Unreached::new(hide(&error.to_string()), error.advice())),
+        }
+    }
+
+    /// A text without the values that requests are sent with.
+    fn without_secrets(&self, gate: &Gate, text: &str) -> String {
+        let Reach::Address(address) = &self.section.reach else { return text.to_owned() };
+        let mut text = text.to_owned();
+        for secret in secrets(address) {
+            match gate.provider_key(&secret) {
+                Some(value) if value.trim().len() >= SHORTEST_SECRET && text.contains(value.trim()) => {
+                    text = text.replace(value.trim(), &"*".repeat(value.trim().len()));
+                }
+                _ => {}
+            }
+        }
+        text
+    }
+}
+
+impl Service for McpService {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn intend(&self, operation: &str, _: &JsonObject, _: Asker<'_>) -> Result<ServiceIntent, IntendError> {
+        let gone = || IntendError::Service {
+            message: format!("`{operation}` of the MCP server `{}` is not pinned any more", self.section.name),
+            help: "look at `palyra mcp list`",
+        };
+        let upstreams = self.upstreams.upgrade().ok_or_else(gone)?;
+        let offered = upstreams.offered_tool(&self.section.name, operation).ok_or_else(gone)?;
+        let wall = self.section.call() + GRACE;
+        let mut terms =
+            ServiceTerms { wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX), ..ServiceTerms::default() };
+        if let Reach::Program(Program { egress, .. }) = &self.section.reach {
+            terms.tier = Some(SandboxTier::C);
+            terms.egress = Some(*egress);
+        }
+        Ok(ServiceIntent { touches: Vec::new(), about: self.about(&offered), terms })
+    }
+
+    fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
+        Box::pin(async move {
+            let executor = match &self.section.reach {
+                Reach::Program(_) => "mcp",
+                Reach::Address(_) => "mcp_http",
+            };
+            self.call(&order).await.unwrap_or_else(|Unreached { why, help, .. }| Performed {
+                value: json!({ "content": [{ "type": "text", "text": format!("{why}; {help}") }], "isError": true }),
+                failed: Some(why),
+                executor,
+                layers: Vec::new(),
+            })
+        })
+    }
+}
+
+fn performed(up: &Up, value: Value, failed: Option<String>) -> Performed {
+    Performed { value, failed, executor: up.executor, layers: up.layers.clone() }
+}
+
+/// The tool that is offered to the gate.
+pub(super) fn tool(
+    name: &ToolName,
+    definition: &Definition,
+    service: &Arc<McpService>,
+) -> Result<Arc<dyn GateTool>, JsonError> {
+    let metadata = ToolMetadata {
+        name: name.clone(),
+        summary: summary(&service.section.name, definition),
+        capabilities: capabilities(&service.section),
+    };
+    let told = ToolDefinition::new(metadata, definition.description(), arguments(definition))?;
+    let performing: Arc<dyn Service> = Arc::<McpService>::clone(service);
+    Ok(Arc::new(ServiceTool::new(told, definition.name(), performing)))
+}
+
+/// The schema that arguments are held to. Many servers name an older draft and use nothing of it that has changed since; what does not read
+/// as the draft of today is refused when it is to be pinned.
+pub(super) fn arguments(definition: &Definition) -> Value {
+    let mut schema = (*definition.tool().input_schema).clone();
+    let is_older = |dialect: &str| OLDER.contains(&dialect.trim_end_matches('#'));
+    if schema.get("$schema").and_then(Value::as_str).is_some_and(is_older) {
+        schema.remove("$schema");
+    }
+    Value::Object(schema)
+}
+
+/// What a tool of a server can do, as far as the daemon knows. What the server says about it is no ground for less.
+fn capabilities(section: &ServerSection) -> BTreeSet<ToolCapability> {
+    let mut capabilities = BTreeSet::new();
+    match &section.reach {
+        Reach::Program(program) => {
+            capabilities.insert(ToolCapability::ProcessExec);
+            if !program.hosts.is_empty() || program.egress != palyra_types::EgressEnforcementMode::Strict {
+                capabilities.insert(ToolCapability::Network);
+            }
+            if program.workspace.is_some() {
+                capabilities.extend([ToolCapability::FilesystemRead, ToolCapability::FilesystemWrite]);
+            }
+        }
+        Reach::Address(_) => {
+            capabilities.insert(ToolCapability::Network);
+        }
+    }
+    if section.uses_secrets() {
+        capabilities.insert(ToolCapability::SecretsUse);
+    }
+    capabilities
+}
+
+/// What a tool does, in a line: the beginning of what its server says.
+fn summary(server: &ServerName, definition: &Definition) -> String {
+    let said = definition.tool().title.as_deref().unwrap_or_else(|| definition.description());
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing about this tool");
+    let short: String = line.chars().take(LONGEST_SUMMARY).collect();
+    let cut = if short.len() < line.len() { "…" } else { "" };
+    format!("{server}: {}{cut}", visible(&short))
+}
+
+fn digest(section: &ServerSection) -> String {
+    // A section is made of texts and numbers, which can always be spelt.
+    palyra_types::json::digest_of(section).map(|digest| digest.to_string()).unwrap_or_default()
+}
+
+fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+const LONGEST_SUMMARY: usize = 120;
+
+const OLDER: [&str; 4] = [
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+];
+
+/// Shorter values would be found everywhere.
+const SHORTEST_SECRET: usize = 6;
+
+/// What is left to say that the server did not answer in time.
+const GRACE: Duration = Duration::from_secs(2);

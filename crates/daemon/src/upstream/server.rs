@@ -1,0 +1,237 @@
+//! One MCP server, for as long as it is configured: reached in the background, and again when it is gone.
+//!
+//! Guarantees: there is one conversation with it at most; after a failure it is tried again after a while that grows, or at once when
+//! somebody calls it, but not more often than every second; nothing is asked of it in between but when it says that its tools have changed.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use palyra_gate::{Gate, ServerHandle};
+use palyra_types::visible::visible_block;
+use palyra_upstream::{About, Client, ClientError, ServerSection, Tool};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::link::{Linked, Unreached, reach};
+
+/// A server.
+pub(super) struct Server {
+    /// How it is configured.
+    pub(super) section: ServerSection,
+    /// Where that stands.
+    pub(super) origin: Origin,
+    state: watch::Receiver<State>,
+    /// What its tools were when it last told, so that what waits for a person does not go away while it is started again.
+    last: Arc<Mutex<Option<Listed>>>,
+    wanted: Arc<Notify>,
+    work: JoinHandle<()>,
+}
+
+/// The tools that a server has told of.
+pub(super) type Listed = Arc<[Arc<Tool>]>;
+
+/// Where a server is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// In `config.toml`.
+    Config,
+    /// By command.
+    Command,
+}
+
+/// How a server is.
+#[derive(Clone)]
+pub(super) enum State {
+    /// It is being started or connected to.
+    Starting,
+    /// It can be called.
+    Up(Arc<Up>),
+    /// It cannot be spoken with.
+    Down(Unreached),
+}
+
+/// A server that can be called.
+pub(super) struct Up {
+    client: Client,
+    /// What it is to receipts.
+    pub(super) executor: &'static str,
+    /// What holds it.
+    pub(super) layers: Vec<String>,
+}
+
+impl Up {
+    /// The conversation.
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What it says about itself.
+    pub(super) const fn about(&self) -> &About {
+        self.client.about()
+    }
+}
+
+impl Server {
+    /// Begins to reach a server. Whoever listens to `moved` hears of every change.
+    pub(super) fn begin(gate: Gate, (section, origin): (ServerSection, Origin), moved: watch::Sender<u64>) -> Self {
+        let (told, state) = watch::channel(State::Starting);
+        let (wanted, last) = (Arc::new(Notify::new()), Arc::default());
+        let life =
+            Life { gate, section: section.clone(), told, last: Arc::clone(&last), wanted: Arc::clone(&wanted), moved };
+        Self { section, origin, state, last, wanted, work: tokio::spawn(life.go_on()) }
+    }
+
+    /// How it is.
+    pub(super) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// The tools that it told of last.
+    pub(super) fn tools(&self) -> Option<Listed> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The conversation, as soon as there is one. What cannot be reached is tried once more, and no longer waited for than that takes.
+    pub(super) async fn up(&self, within: Duration) -> Result<Arc<Up>, Unreached> {
+        let slow = Unreached::new(
+            format!("the server is not there within {} seconds", within.as_secs()),
+            "give it more time with `call_seconds`, or call it again when it has started",
+        );
+        timeout(within, self.reached()).await.unwrap_or(Err(slow))
+    }
+
+    async fn reached(&self) -> Result<Arc<Up>, Unreached> {
+        let mut state = self.state.clone();
+        let mut was_tried = false;
+        loop {
+            let now = state.borrow_and_update().clone();
+            match now {
+                State::Up(up) => return Ok(up),
+                State::Down(unreached) if was_tried => return Err(unreached),
+                State::Down(_) => self.wanted.notify_one(),
+                State::Starting => {}
+            }
+            was_tried = true;
+            if state.changed().await.is_err() {
+                return Err(Unreached::new("the server is not configured any more", "look at `palyra mcp list`"));
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.work.abort();
+    }
+}
+
+/// The life of a server.
+struct Life {
+    gate: Gate,
+    section: ServerSection,
+    told: watch::Sender<State>,
+    last: Arc<Mutex<Option<Listed>>>,
+    wanted: Arc<Notify>,
+    moved: watch::Sender<u64>,
+}
+
+impl Life {
+    async fn go_on(self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let begun = Instant::now();
+            self.tell(State::Starting);
+            let unreached = match reach(&self.gate, &self.section).await {
+                Ok(linked) => self.while_up(linked).await,
+                Err(unreached) => unreached,
+            };
+            let (name, why) = (&self.section.name, &unreached.why);
+            tracing::warn!(server = %name, why, "an MCP server cannot be spoken with; it is tried again");
+            self.tell(State::Down(unreached));
+            pause = if begun.elapsed() > LONG_ENOUGH { FIRST_PAUSE } else { pause };
+            // Whoever calls it does not wait for the pause to be over, but no server is started in a loop.
+            sleep(LEAST_PAUSE).await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.wanted.notified() => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Keeps the conversation until it is over, and tells why it is.
+    async fn while_up(&self, linked: Linked) -> Unreached {
+        let Linked { client, program, executor, layers } = linked;
+        let mut changes = client.changes();
+        let up = Arc::new(Up { client, executor, layers });
+        let mut is_told = false;
+        let trouble = loop {
+            match self.list(&up.client).await {
+                Ok(()) if !is_told => {
+                    is_told = true;
+                    tracing::info!(server = %self.section.name, "an MCP server can be called");
+                    self.tell(State::Up(Arc::clone(&up)));
+                }
+                Ok(()) => self.move_on(),
+                Err(error) => break (error.to_string(), error.advice()),
+            }
+            tokio::select! {
+                trouble = up.client.ended() => break (trouble.to_string(), trouble.advice()),
+                Ok(()) = changes.changed() => {
+                    // A server that changes its tools all the time is asked about them now and then.
+                    sleep(BETWEEN_LISTS).await;
+                    changes.mark_unchanged();
+                }
+            }
+        };
+        up.client.give_up();
+        let (why, help) = trouble;
+        let Some(end) = ended(program).await else { return Unreached::new(why, help) };
+        Unreached { why: format!("{why}; {}", end.why), help: help.to_owned(), stderr: shown(&end.stderr) }
+    }
+
+    async fn list(&self, client: &Client) -> Result<(), ClientError> {
+        let tools = client.tools(self.section.start()).await?;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.into());
+        Ok(())
+    }
+
+    fn tell(&self, state: State) {
+        self.told.send_replace(state);
+        self.move_on();
+    }
+
+    fn move_on(&self) {
+        self.moved.send_modify(|count| *count += 1);
+    }
+}
+
+async fn ended(program: Option<ServerHandle>) -> Option<palyra_gate::ServerEnd> {
+    let mut program = program?;
+    program.stop();
+    timeout(ENDED_WITHIN, program.ended()).await.ok()
+}
+
+/// The last that a program wrote to standard error, for people to read.
+pub(super) fn shown(stderr: &str) -> Option<String> {
+    let text = visible_block(stderr.trim_end());
+    (!text.is_empty()).then_some(text)
+}
+
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How long a server has to be there for its next failure to count as the first.
+const LONG_ENOUGH: Duration = Duration::from_secs(60);
+
+const BETWEEN_LISTS: Duration = Duration::from_millis(200);
+
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
