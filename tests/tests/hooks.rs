@@ -124,11 +124,11 @@ async fn each_tool_is_decided_about_as_ours_is_and_each_decision_is_on_record() 
     let approving = "cd /tmp && palyra approvals approve 01J";
     let reaching = format!("cd {} && cat identity/device.json", lab.home().display());
     let cases = [
-        ("Read", json!({ "file_path": inside }), "allow", "cautious.read-workspace"),
-        ("Read", json!({ "file_path": "notes.txt" }), "allow", "cautious.read-workspace"),
-        ("Grep", json!({ "pattern": "x" }), "allow", "cautious.read-workspace"),
-        ("Glob", json!({ "pattern": "**/*.rs" }), "allow", "cautious.read-workspace"),
-        ("LS", json!({ "path": lab.workspace() }), "allow", "cautious.read-workspace"),
+        ("Read", json!({ "file_path": inside }), "allow", "baseline.execute-always-allow"),
+        ("Read", json!({ "file_path": "notes.txt" }), "allow", "baseline.execute-always-allow"),
+        ("Grep", json!({ "pattern": "x" }), "allow", "baseline.execute-always-allow"),
+        ("Glob", json!({ "pattern": "**/*.rs" }), "allow", "baseline.execute-always-allow"),
+        ("LS", json!({ "path": lab.workspace() }), "allow", "baseline.execute-always-allow"),
         ("Read", json!({ "file_path": "/etc/hostname" }), "ask", "cautious.read-outside"),
         ("Glob", json!({ "pattern": "/etc/**" }), "ask", "cautious.read-outside"),
         ("Write", json!({ "file_path": inside, "content": "y" }), "ask", "baseline.execute-ask"),

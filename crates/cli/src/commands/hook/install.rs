@@ -3,7 +3,10 @@
 //! Guarantees: the token can propose and nothing else, is minted by the owner's device as any token is, and is kept where only its user reads
 //! it; its text is printed nowhere. The settings name the file, not the token.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
 
 use palyra_api::token::NewToken;
 use palyra_client::{Bearer, Client};
@@ -70,7 +73,7 @@ pub(super) fn uninstall(args: &ClaudeCodeArgs, terminal: &Terminal) -> Outcome {
 /// Keeps a token for the hook, unless there is one that works. Tells whether it is new.
 async fn keep_token(
     args: &ClaudeCodeArgs,
-    path: &PathBuf,
+    path: &Path,
     daemon: &Client,
     connection: &Connection,
 ) -> Result<bool, Failure> {
@@ -140,7 +143,7 @@ fn settings_file(args: &ClaudeCodeArgs) -> Result<PathBuf, Failure> {
 }
 
 /// What a shell is handed.
-fn command(args: &ClaudeCodeArgs, token_file: &std::path::Path) -> Result<String, Failure> {
+fn command(args: &ClaudeCodeArgs, token_file: &Path) -> Result<String, Failure> {
     let program = env::current_exe().map_err(|error| {
         let help = "run it by its whole path";
         Failure::new(Exit::Failure, "no_program", "this program does not know where it is", error.to_string(), help)
@@ -159,7 +162,7 @@ fn command(args: &ClaudeCodeArgs, token_file: &std::path::Path) -> Result<String
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     // The variable that names the state directory may be unset where Claude Code runs.
     let home = match env::var_os("PALYRA_HOME") {
-        Some(home) => format!("PALYRA_HOME={} ", quoted(&text(std::path::Path::new(&home))?)),
+        Some(home) => format!("PALYRA_HOME={} ", quoted(&text(Path::new(&home))?)),
         None => String::new(),
     };
     Ok(format!("{home}{}", words.join(" ")))
@@ -170,7 +173,7 @@ fn timeout(args: &ClaudeCodeArgs) -> u32 {
     args.seconds().saturating_add(30)
 }
 
-fn text(path: &std::path::Path) -> Result<String, Failure> {
+fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         let cause = format!("{} is not in Unicode", path.display());
         Failure::new(Exit::Failure, "not_unicode", "the settings cannot name it", cause, "use another path")
