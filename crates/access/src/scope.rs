@@ -47,6 +47,14 @@ words! {
         SkillsRead = "skills.read",
         /// Install, grant, stop and remove skills, and say whose count.
         SkillsManage = "skills.manage",
+        /// See what agents keep.
+        MemoryRead = "memory.read",
+        /// Delete what agents keep.
+        MemoryManage = "memory.manage",
+        /// See schedules.
+        CronRead = "cron.read",
+        /// Stop, resume and delete schedules.
+        CronManage = "cron.manage",
         /// Change the configuration.
         DaemonConfigure = "daemon.configure",
         /// Use the chat route for other products' clients.
@@ -87,6 +95,10 @@ impl Scope {
             Self::SkillsManage => {
                 "Installs skills, says what they may use and whose keys count, stops and removes them."
             }
+            Self::MemoryRead => "Sees the notes and files that agents keep.",
+            Self::MemoryManage => "Deletes the notes and files that agents keep, whoever's they are.",
+            Self::CronRead => "Sees which calls are scheduled, and what came of them.",
+            Self::CronManage => "Stops, resumes and deletes scheduled calls, whoever's they are.",
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
@@ -116,13 +128,17 @@ impl Scope {
             | Self::TokensRead
             | Self::MembersRead
             | Self::VaultRead
-            | Self::SkillsRead => Some(WorkspaceRole::Operator),
+            | Self::SkillsRead
+            | Self::MemoryRead
+            | Self::CronRead => Some(WorkspaceRole::Operator),
             Self::PolicyWrite
             | Self::DevicesManage
             | Self::TokensManage
             | Self::MembersManage
             | Self::VaultManage
             | Self::SkillsManage
+            | Self::MemoryManage
+            | Self::CronManage
             | Self::DaemonConfigure => Some(WorkspaceRole::Admin),
         }
     }
@@ -164,6 +180,8 @@ impl Scope {
                 | Self::MembersManage
                 | Self::VaultManage
                 | Self::SkillsManage
+                | Self::MemoryManage
+                | Self::CronManage
                 | Self::DaemonConfigure
         )
     }
@@ -212,6 +230,8 @@ mod tests {
             "members.manage",
             "vault.manage",
             "skills.manage",
+            "memory.manage",
+            "cron.manage",
             "daemon.configure",
         ];
         assert_eq!(words(|scope| !scope.suits(PrincipalKind::Service)), governing);
@@ -230,6 +250,8 @@ mod tests {
                 "members.manage",
                 "vault.manage",
                 "skills.manage",
+                "memory.manage",
+                "cron.manage",
                 "daemon.configure",
             ]
         );
@@ -246,6 +268,8 @@ mod tests {
                 "members.read",
                 "vault.read",
                 "skills.read",
+                "memory.read",
+                "cron.read",
             ]
         );
         assert!(Scope::PolicyWrite.is_reached_by(Some(WorkspaceRole::Owner)));
@@ -267,6 +291,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 23);
+        assert_eq!(Scope::ALL.len(), 27);
     }
 }

@@ -17,6 +17,8 @@
 //! | members, roles, switches | [`member`] |
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
+//! | notes and files that agents keep | [`memory`] |
+//! | calls that are proposed later | [`cron`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -25,6 +27,7 @@ pub mod approval;
 pub mod call;
 pub mod compat;
 pub mod console;
+pub mod cron;
 pub mod device;
 pub mod document;
 pub mod error;
@@ -32,6 +35,7 @@ pub mod event;
 pub mod health;
 pub mod journal;
 pub mod member;
+pub mod memory;
 pub mod policy;
 pub mod run;
 pub mod schema;

@@ -52,6 +52,14 @@ pub struct Path(#[expect(dead_code, reason = "it is there to be described")] Str
 )]
 pub struct ScopeText(#[expect(dead_code, reason = "it is there to be described")] String);
 
+/// Whose something is that is kept: `global`, `agent:NAME`, `user:NAME`, `service:NAME`, `workspace:NAME` or `session:ID`.
+#[derive(ToSchema)]
+#[schema(
+    pattern = "^(global|workspace:[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}|(agent|user|service):[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}|session:[0-7][0-9A-HJKMNP-TV-Z]{25})$",
+    example = "agent:local"
+)]
+pub struct KeptScopeText(#[expect(dead_code, reason = "it is there to be described")] String);
+
 /// What a secret is called within its scope.
 #[derive(ToSchema)]
 #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", example = "github")]

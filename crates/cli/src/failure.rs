@@ -102,6 +102,9 @@ fn command_about(code: &str) -> Option<&'static str> {
         "unknown_secret" => Some("`palyra vault list` shows them"),
         "unknown_version" | "unknown_binding" | "already_bound" => Some("`palyra vault show NAME` shows what there is"),
         "unknown_skill" => Some("`palyra skills list` shows what is installed"),
+        "unknown_memory" => Some("`palyra memory list SCOPE` shows what is remembered there"),
+        "unknown_artifact" => Some("`palyra artifacts list` shows them"),
+        "unknown_schedule" => Some("`palyra cron list` shows them"),
         "unknown_key" => Some("`palyra skills publishers` shows the keys that there are"),
         "vault_locked" => Some("`palyra vault unlock` opens it; `palyra vault status` says what it waits for"),
         "pairing_open" => Some(

@@ -102,6 +102,15 @@ enum Command {
     /// Make, sign, install and run skills: tools of your own, in WebAssembly.
     #[command(subcommand)]
     Skills(commands::skills::SkillsCommand),
+    /// See and delete what agents remember.
+    #[command(subcommand)]
+    Memory(commands::memory::MemoryCommand),
+    /// See and fetch the files that agents keep.
+    #[command(subcommand)]
+    Artifacts(commands::artifacts::ArtifactsCommand),
+    /// See, pause, resume and delete what is scheduled.
+    #[command(subcommand)]
+    Cron(commands::cron::CronCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -160,6 +169,9 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Tokens(command) => commands::tokens::run(command, at, terminal),
         Command::Vault(command) => commands::vault::run(command, at, terminal),
         Command::Skills(command) => commands::skills::run(command, at, terminal),
+        Command::Memory(command) => commands::memory::run(command, at, terminal),
+        Command::Artifacts(command) => commands::artifacts::run(command, at, terminal),
+        Command::Cron(command) => commands::cron::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

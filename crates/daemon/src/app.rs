@@ -23,11 +23,13 @@ use crate::{
     edge::{Names, RequestIds},
     figures::Figures,
     hub::Hub,
+    keeping::Keeping,
     keys::KeysUnderWay,
     pairings::Pairings,
     renewals::Renewals,
     routes,
     runs::OwnRuns,
+    scheduling::schedule::Schedule,
     streams::Readers,
     vault::{VaultOpener, VaultWord},
 };
@@ -84,6 +86,10 @@ pub struct App {
     pub reloading: tokio::sync::Mutex<()>,
     /// The servers of models that are configured now.
     pub providers: ProvidersNow,
+    /// What agents keep.
+    pub keeping: Keeping,
+    /// Calls that are proposed later.
+    pub schedule: Arc<Schedule>,
     /// The turns of packages to be sent here.
     pub uploads: Arc<Semaphore>,
     /// The turns of packages to be read.

@@ -21,6 +21,8 @@
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | when skills are opened, how they are told, and their compiler | [`skills`] |
 //! | models, chats and responses for clients of other products | [`compat`] |
+//! | what agents keep: notes and files | [`keeping`] |
+//! | calls that are proposed later | [`scheduling`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -44,6 +46,7 @@ pub mod founding;
 pub mod governing;
 pub mod hub;
 pub mod installation;
+pub mod keeping;
 pub mod keys;
 pub mod listen;
 pub mod log;
@@ -63,6 +66,7 @@ pub mod routes;
 pub mod rules;
 pub mod runs;
 pub mod sandbox;
+pub mod scheduling;
 pub mod skills;
 pub mod standing;
 mod start;

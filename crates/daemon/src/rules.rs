@@ -105,17 +105,19 @@ const fn for_devices(asks: Asks) -> Entry {
 /// The whole table.
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
-        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, MemberList, MemberManage,
-        PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate,
-        TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
+        ApprovalAnswer, ApprovalList, CronList, CronManage, DaemonConfigure, DeviceList, DevicePair, JournalRead,
+        MemberList, MemberManage, MemoryManage, PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList,
+        SkillQuarantine, SkillRemove, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList,
+        VaultPut,
     };
     use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
-    use ObjectKind::{Approval, Daemon, Device, Journal, Member, PolicySet, Token};
+    use ObjectKind::{Approval, CronJob, Daemon, Device, Journal, Member, Memory, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
-        CompatModelsRead, CompatResponsesCreate, DaemonConfigure as Configure, DevicesManage, DevicesRead, EventsRead,
-        JournalRead as ReadJournal, McpCall, MembersManage, MembersRead, PolicyRead as ReadPolicy,
-        PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
+        CompatModelsRead, CompatResponsesCreate, CronManage as ManageCron, CronRead, DaemonConfigure as Configure,
+        DevicesManage, DevicesRead, EventsRead, JournalRead as ReadJournal, McpCall, MembersManage, MembersRead,
+        MemoryManage as ManageMemory, MemoryRead, PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage,
+        SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -134,6 +136,9 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let skills = known(&[SkillsRead, SkillsManage, CallsCreate, CallsRead, McpCall], About(SkillList, Daemon));
     let installing = known(&[SkillsManage], Skill(SkillInstall));
     let stopping = known(&[SkillsManage], Skill(SkillQuarantine));
+    let kept = known(&[MemoryRead, ManageMemory], Own);
+    let forgetting = known(&[ManageMemory], About(MemoryManage, Memory));
+    let scheduling = known(&[ManageCron], Named(CronManage, CronJob));
     vec![
         (get.clone(), "/healthz", Entry::Open),
         (get.clone(), "/readyz", Entry::Open),
@@ -219,6 +224,17 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/publishers", known(&[SkillsRead, SkillsManage], About(SkillList, Daemon))),
         (put.clone(), "/api/v1/publishers/{publisher}/keys", installing),
         (delete.clone(), "/api/v1/publishers/{publisher}/keys/{key_id}", installing),
+        (get.clone(), "/api/v1/memory", kept),
+        (delete.clone(), "/api/v1/memory", forgetting),
+        (delete.clone(), "/api/v1/memory/{id}", forgetting),
+        (get.clone(), "/api/v1/memory/scopes", known(&[MemoryRead, ManageMemory], About(MemoryManage, Memory))),
+        (get.clone(), "/api/v1/artifacts", kept),
+        (get.clone(), "/api/v1/artifacts/{id}", kept),
+        (delete.clone(), "/api/v1/artifacts/{id}", forgetting),
+        (get.clone(), "/api/v1/cron", known(&[CronRead, ManageCron], About(CronList, Daemon))),
+        (post.clone(), "/api/v1/cron/{id}/pause", scheduling),
+        (post.clone(), "/api/v1/cron/{id}/resume", scheduling),
+        (delete.clone(), "/api/v1/cron/{id}", scheduling),
         (get.clone(), "/v1/models", known(&[CompatModelsRead], Gate)),
         (get.clone(), "/v1/models/{id}", known(&[CompatModelsRead], Gate)),
         (post.clone(), "/v1/chat/completions", known(&[CompatChatCreate], Gate)),

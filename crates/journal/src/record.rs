@@ -123,6 +123,20 @@ words! {
         ModelRequested = "model.requested",
         /// What came of a request to a model.
         ModelAnswered = "model.answered",
+        /// A call was scheduled.
+        CronCreated = "cron.created",
+        /// A schedule fires no more until it is resumed.
+        CronPaused = "cron.paused",
+        /// A schedule fires again.
+        CronResumed = "cron.resumed",
+        /// A schedule was deleted.
+        CronDeleted = "cron.deleted",
+        /// A schedule is due, and its call is about to be proposed.
+        CronFired = "cron.fired",
+        /// A schedule was due, and its call was not proposed.
+        CronRefused = "cron.refused",
+        /// Somebody who governs has deleted what others kept.
+        MemoryPurged = "memory.purged",
     }
 }
 
@@ -150,6 +164,21 @@ impl RecordKind {
                 | Self::ConsoleOpened
                 | Self::AccessRefused
                 | Self::AccessUnkept
+        )
+    }
+
+    /// Whether it is about schedules, or about what agents keep.
+    #[must_use]
+    pub const fn is_about_keeping(self) -> bool {
+        matches!(
+            self,
+            Self::CronCreated
+                | Self::CronPaused
+                | Self::CronResumed
+                | Self::CronDeleted
+                | Self::CronFired
+                | Self::CronRefused
+                | Self::MemoryPurged
         )
     }
 

@@ -2,12 +2,15 @@
 
 pub(crate) mod access;
 pub(crate) mod approvals;
+pub(crate) mod artifacts;
 pub(crate) mod call;
+pub(crate) mod cron;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod journal;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod pair;
 pub(crate) mod paths;

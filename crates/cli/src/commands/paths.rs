@@ -34,6 +34,8 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("vault", "vault", "secrets, sealed"),
     ("vault key", "identity/vault", "what opens the vault, unless a keyring holds it; back it up apart from the vault"),
     ("skills", "skills", "the skills that are installed, and what they keep"),
+    ("keeping", "keeping", "what agents remember, and the files that they keep"),
+    ("schedule", "schedule", "calls that are proposed later"),
     ("signing key", "publisher.key", "what you sign your own skills with; show it to nobody"),
     ("public key", "publisher.pub", "what others verify your skills with; give it to them"),
     ("paired", "paired", "who this device is to other daemons; show it to nobody"),

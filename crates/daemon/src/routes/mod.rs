@@ -3,11 +3,13 @@
 //! A route cannot be served without being described: both come from the same line, and the description is `/openapi.json`.
 
 mod approvals;
+mod artifacts;
 mod authority;
 mod bindings;
 mod calls;
 mod compat;
 mod console;
+mod cron;
 mod devices;
 mod events;
 mod flags;
@@ -16,6 +18,7 @@ mod health;
 mod identity;
 mod journal;
 mod members;
+mod memory;
 mod page;
 mod policy;
 mod postures;
@@ -135,6 +138,15 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::list))
         .routes(routes!(publishers::pin))
         .routes(routes!(publishers::distrust))
+        .routes(routes!(memory::list, memory::purge))
+        .routes(routes!(memory::scopes))
+        .routes(routes!(memory::delete))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::fetch, artifacts::delete))
+        .routes(routes!(cron::list))
+        .routes(routes!(cron::pause))
+        .routes(routes!(cron::resume))
+        .routes(routes!(cron::delete))
         .routes(routes!(compat::models))
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))
