@@ -17,6 +17,11 @@ pub struct Digest(#[expect(dead_code, reason = "it is there to be described")] S
 #[schema(format = DateTime)]
 pub struct Time(#[expect(dead_code, reason = "it is there to be described")] String);
 
+/// Bytes, as they are.
+#[derive(ToSchema)]
+#[schema(format = Binary)]
+pub struct Bytes(#[expect(dead_code, reason = "it is there to be described")] String);
+
 /// A name, such as `process.run`.
 #[derive(ToSchema)]
 #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}$")]

@@ -15,7 +15,7 @@ use palyra_types::{Action, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{blocking, read, read_again, scope};
+use super::{blocking, read, read_again, scope, unknown_operation};
 
 /// The tools of the artifacts.
 pub fn operations(store: Arc<ArtifactStore>) -> Vec<ServiceOperation> {
@@ -73,7 +73,8 @@ impl Artifacts {
             "artifact.put" => self.put(&read_again(args)?, scope, &order.proposal.principal.to_string()),
             "artifact.get" => self.get(&read_again(args)?, scope),
             "artifact.list" => self.list(&read_again(args)?, scope),
-            _ => self.delete(&read_again(args)?, scope),
+            "artifact.delete" => self.delete(&read_again(args)?, scope),
+            other => Err(unknown_operation(other)),
         }
     }
 

@@ -15,7 +15,7 @@ use palyra_types::{Action, JsonObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{blocking, read, read_again, scope};
+use super::{blocking, read, read_again, scope, unknown_operation};
 
 /// The tools of the memory.
 pub fn operations(store: Arc<MemoryStore>) -> Vec<ServiceOperation> {
@@ -84,7 +84,8 @@ impl Memory {
             "memory.search" => self.search(read_again(args)?, &scopes),
             "memory.list" => self.list(&read_again(args)?, scope),
             "memory.delete" => self.delete(&read_again(args)?, scope),
-            _ => self.purge(scope),
+            "memory.purge" => self.purge(scope),
+            other => return Err(unknown_operation(other)),
         };
         told.map(Performed::by_the_daemon).map_err(|error| Performed::failed(error.to_string(), error.advice()))
     }

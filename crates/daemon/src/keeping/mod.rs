@@ -19,7 +19,7 @@ use std::sync::Arc;
 use palyra_gate::{IntendError, Performed, ServiceOperation};
 use palyra_notebook::{ArtifactError, ArtifactStore, MemoryError, MemoryStore};
 use palyra_types::{Clock, Entropy, JsonObject, StateHome};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 /// The stores of what is kept.
 #[derive(Debug, Clone)]
@@ -90,6 +90,11 @@ pub(crate) fn read<T: DeserializeOwned>(args: &JsonObject) -> Result<T, IntendEr
 pub(crate) fn read_again<T: DeserializeOwned>(args: &JsonObject) -> Result<T, Performed> {
     T::deserialize(args.value())
         .map_err(|error| Performed::failed(error.to_string(), "look at the input schema of the tool"))
+}
+
+/// What is told about an operation that a service does not know. It was decided about as one that it knows, so it is not reached.
+pub(crate) fn unknown_operation(name: &str) -> Performed {
+    Performed::failed(format!("there is no operation `{name}`"), "`tool.list` tells which tools there are")
 }
 
 /// Where it is in the state directory.

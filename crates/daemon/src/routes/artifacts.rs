@@ -46,7 +46,7 @@ pub(super) async fn list(
 /// The content of a file that was kept.
 #[utoipa::path(get, path = "/api/v1/artifacts/{id}", tag = "memory", security(("bearer" = []), ("certificate" = [])),
     params(("id" = palyra_api::schema::Ulid, Path)),
-    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = "4XX", body = ErrorBody),
+    responses((status = 200, body = palyra_api::schema::Bytes, content_type = "application/octet-stream"), (status = "4XX", body = ErrorBody),
         (status = 503, body = ErrorBody)))]
 pub(super) async fn fetch(
     State(app): State<Arc<App>>,

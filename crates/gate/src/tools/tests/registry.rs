@@ -1,12 +1,15 @@
 //! The registry: what it knows, and how it refuses.
 
+use std::sync::Arc;
+
 use palyra_policy::builtin_tools;
-use palyra_types::{Sha256Digest, json::canonical_of};
+use palyra_types::{Sha256Digest, ToolMetadata, json::canonical_of};
 
 use super::*;
 use crate::{
-    service::{Performed, Performing, ServiceIntent, ServiceOrder},
-    tool::Report,
+    service::{Performed, Performing, Service, ServiceIntent, ServiceOperation, ServiceOrder},
+    tool::{IntendError, Report},
+    tools::RegistryError,
 };
 
 #[test]
