@@ -58,6 +58,8 @@ pub enum Asks {
     Skill(Action),
     /// Nothing yet: what belongs to the caller is theirs to see, and anything else needs `journal.read`.
     Own,
+    /// Nothing yet: the handler asks whether they may do this with the scope that something is kept in.
+    Kept(Action),
     /// Nothing yet: the gate decides about what is proposed.
     Gate,
 }
@@ -105,12 +107,12 @@ const fn for_devices(asks: Asks) -> Entry {
 /// The whole table.
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
-        ApprovalAnswer, ApprovalList, CronList, CronManage, DaemonConfigure, DeviceList, DevicePair, JournalRead,
-        MemberList, MemberManage, MemoryManage, PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList,
-        SkillQuarantine, SkillRemove, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList,
-        VaultPut,
+        ApprovalAnswer, ApprovalList, ArtifactGet, ArtifactList, CronList, CronManage, DaemonConfigure, DeviceList,
+        DevicePair, JournalRead, MemberList, MemberManage, MemoryList, MemoryManage, PolicyRead, PolicyWrite,
+        SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate, TokenList, ToolList,
+        VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
-    use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
+    use Asks::{About, Gate, Kept, Named, Nothing, Own, Secret, Skill};
     use ObjectKind::{Approval, CronJob, Daemon, Device, Journal, Member, Memory, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
@@ -136,7 +138,7 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let skills = known(&[SkillsRead, SkillsManage, CallsCreate, CallsRead, McpCall], About(SkillList, Daemon));
     let installing = known(&[SkillsManage], Skill(SkillInstall));
     let stopping = known(&[SkillsManage], Skill(SkillQuarantine));
-    let kept = known(&[MemoryRead, ManageMemory], Own);
+    let kept = |action| known(&[MemoryRead, ManageMemory], Kept(action));
     let forgetting = known(&[ManageMemory], About(MemoryManage, Memory));
     let scheduling = known(&[ManageCron], Named(CronManage, CronJob));
     vec![
@@ -224,12 +226,12 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/publishers", known(&[SkillsRead, SkillsManage], About(SkillList, Daemon))),
         (put.clone(), "/api/v1/publishers/{publisher}/keys", installing),
         (delete.clone(), "/api/v1/publishers/{publisher}/keys/{key_id}", installing),
-        (get.clone(), "/api/v1/memory", kept),
+        (get.clone(), "/api/v1/memory", kept(MemoryList)),
         (delete.clone(), "/api/v1/memory", forgetting),
         (delete.clone(), "/api/v1/memory/{id}", forgetting),
         (get.clone(), "/api/v1/memory/scopes", known(&[MemoryRead, ManageMemory], About(MemoryManage, Memory))),
-        (get.clone(), "/api/v1/artifacts", kept),
-        (get.clone(), "/api/v1/artifacts/{id}", kept),
+        (get.clone(), "/api/v1/artifacts", kept(ArtifactList)),
+        (get.clone(), "/api/v1/artifacts/{id}", kept(ArtifactGet)),
         (delete.clone(), "/api/v1/artifacts/{id}", forgetting),
         (get.clone(), "/api/v1/cron", known(&[CronRead, ManageCron], About(CronList, Daemon))),
         (post.clone(), "/api/v1/cron/{id}/pause", scheduling),
