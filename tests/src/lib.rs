@@ -12,6 +12,7 @@ pub mod paired;
 pub mod random;
 mod said;
 pub mod scripted;
+pub mod services;
 mod setup;
 pub mod site;
 pub mod skill;

@@ -74,7 +74,7 @@ impl Setup<'_> {
             engine: Arc::clone(&engine),
             store,
             config,
-            registry: Registry::builtin().unwrap(),
+            registry: Registry::bare().unwrap(),
             state_directory: AbsolutePath::parse(self.state.to_str().unwrap()).unwrap(),
             environment: BTreeMap::new(),
             reports: Arc::new(Silent),

@@ -62,6 +62,7 @@ const REACH: &[(&str, Reach)] = &[
             "palyra-package",
             "palyra-policy",
             "palyra-provider",
+            "palyra-schedule",
             "palyra-types",
             "palyra-upstream",
             "palyra-vault",

@@ -31,6 +31,8 @@ const GOVERNING: &[(Action, &str)] = &[
     (Action::MemberManage, "member:ada"),
     (Action::McpList, "daemon:local"),
     (Action::McpManage, "mcp:github"),
+    (Action::MemoryManage, "memory:agent:claude"),
+    (Action::CronManage, "cron:agent:claude/nightly"),
     (Action::VaultList, "daemon:local"),
     (Action::VaultPut, "secret:global/github"),
     (Action::VaultDelete, "secret:global/github"),

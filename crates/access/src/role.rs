@@ -90,6 +90,8 @@ const ADMIN: &[Action] = &[
     Action::TokenRevoke,
     Action::MemberManage,
     Action::McpManage,
+    Action::MemoryManage,
+    Action::CronManage,
     Action::VaultPut,
     Action::VaultDelete,
     Action::VaultBind,
@@ -116,7 +118,7 @@ mod tests {
         let of = |role| permissions(role).iter().copied().collect::<BTreeSet<_>>();
         assert!(of(WorkspaceRole::Admin).is_superset(&of(WorkspaceRole::Operator)));
         assert_eq!(of(WorkspaceRole::Owner), of(WorkspaceRole::Admin));
-        assert_eq!((permissions(WorkspaceRole::Operator).len(), permissions(WorkspaceRole::Admin).len()), (9, 28));
+        assert_eq!((permissions(WorkspaceRole::Operator).len(), permissions(WorkspaceRole::Admin).len()), (9, 30));
     }
 
     #[test]

@@ -51,6 +51,14 @@ words! {
         McpRead = "mcp.read",
         /// Add, pin and remove MCP servers.
         McpManage = "mcp.manage",
+        /// See what agents keep.
+        MemoryRead = "memory.read",
+        /// Delete what agents keep.
+        MemoryManage = "memory.manage",
+        /// See schedules.
+        CronRead = "cron.read",
+        /// Stop, resume and delete schedules.
+        CronManage = "cron.manage",
         /// Change the configuration.
         DaemonConfigure = "daemon.configure",
         /// Use the chat route for other products' clients.
@@ -93,6 +101,10 @@ impl Scope {
             }
             Self::McpRead => "Sees which MCP servers there are, what they say of their tools and what is pinned.",
             Self::McpManage => "Adds MCP servers, says which of their tools count, and removes them.",
+            Self::MemoryRead => "Sees the notes and files that agents keep.",
+            Self::MemoryManage => "Deletes the notes and files that agents keep, whoever's they are.",
+            Self::CronRead => "Sees which calls are scheduled, and what came of them.",
+            Self::CronManage => "Stops, resumes and deletes scheduled calls, whoever's they are.",
             Self::DaemonConfigure => "Changes the daemon's configuration and its features.",
             Self::CompatChatCreate => "Uses the chat route that other products' clients speak.",
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
@@ -123,7 +135,9 @@ impl Scope {
             | Self::MembersRead
             | Self::VaultRead
             | Self::SkillsRead
-            | Self::McpRead => Some(WorkspaceRole::Operator),
+            | Self::McpRead
+            | Self::MemoryRead
+            | Self::CronRead => Some(WorkspaceRole::Operator),
             Self::PolicyWrite
             | Self::DevicesManage
             | Self::TokensManage
@@ -131,6 +145,8 @@ impl Scope {
             | Self::VaultManage
             | Self::SkillsManage
             | Self::McpManage
+            | Self::MemoryManage
+            | Self::CronManage
             | Self::DaemonConfigure => Some(WorkspaceRole::Admin),
         }
     }
@@ -173,6 +189,8 @@ impl Scope {
                 | Self::VaultManage
                 | Self::SkillsManage
                 | Self::McpManage
+                | Self::MemoryManage
+                | Self::CronManage
                 | Self::DaemonConfigure
         )
     }
@@ -222,6 +240,8 @@ mod tests {
             "vault.manage",
             "skills.manage",
             "mcp.manage",
+            "memory.manage",
+            "cron.manage",
             "daemon.configure",
         ];
         assert_eq!(words(|scope| !scope.suits(PrincipalKind::Service)), governing);
@@ -241,6 +261,8 @@ mod tests {
                 "vault.manage",
                 "skills.manage",
                 "mcp.manage",
+                "memory.manage",
+                "cron.manage",
                 "daemon.configure",
             ]
         );
@@ -258,6 +280,8 @@ mod tests {
                 "vault.read",
                 "skills.read",
                 "mcp.read",
+                "memory.read",
+                "cron.read",
             ]
         );
         assert!(Scope::PolicyWrite.is_reached_by(Some(WorkspaceRole::Owner)));
@@ -279,6 +303,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 25);
+        assert_eq!(Scope::ALL.len(), 29);
     }
 }

@@ -19,6 +19,8 @@
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
 //! | MCP servers behind the gateway | [`mcp`] |
+//! | notes and files that agents keep | [`memory`] |
+//! | calls that are proposed later | [`cron`] |
 //! | signing in to the console | [`console`] |
 //! | what other programs ask before they do something themselves | [`authorize`] |
 //! | errors | [`error`] |
@@ -29,6 +31,7 @@ pub mod authorize;
 pub mod call;
 pub mod compat;
 pub mod console;
+pub mod cron;
 pub mod device;
 pub mod document;
 pub mod error;
@@ -37,6 +40,7 @@ pub mod health;
 pub mod journal;
 pub mod mcp;
 pub mod member;
+pub mod memory;
 pub mod policy;
 pub mod run;
 pub mod schema;

@@ -17,6 +17,11 @@ pub struct Digest(#[expect(dead_code, reason = "it is there to be described")] S
 #[schema(format = DateTime)]
 pub struct Time(#[expect(dead_code, reason = "it is there to be described")] String);
 
+/// Bytes, as they are.
+#[derive(ToSchema)]
+#[schema(format = Binary)]
+pub struct Bytes(#[expect(dead_code, reason = "it is there to be described")] String);
+
 /// A name, such as `process.run`.
 #[derive(ToSchema)]
 #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}$")]
@@ -51,6 +56,14 @@ pub struct Path(#[expect(dead_code, reason = "it is there to be described")] Str
     example = "global"
 )]
 pub struct ScopeText(#[expect(dead_code, reason = "it is there to be described")] String);
+
+/// Whose something is that is kept: `global`, `agent:NAME`, `user:NAME`, `service:NAME`, `workspace:NAME` or `session:ID`.
+#[derive(ToSchema)]
+#[schema(
+    pattern = "^(global|workspace:[A-Za-z0-9][A-Za-z0-9._:/+@-]{0,127}|(agent|user|service):[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}|session:[0-7][0-9A-HJKMNP-TV-Z]{25})$",
+    example = "agent:local"
+)]
+pub struct KeptScopeText(#[expect(dead_code, reason = "it is there to be described")] String);
 
 /// What a secret is called within its scope.
 #[derive(ToSchema)]

@@ -108,6 +108,15 @@ enum Command {
     /// Put MCP servers behind the gateway, and say which of their tools count.
     #[command(subcommand)]
     Mcp(commands::mcp::McpCommand),
+    /// See and delete what agents remember.
+    #[command(subcommand)]
+    Memory(commands::memory::MemoryCommand),
+    /// See and fetch the files that agents keep.
+    #[command(subcommand)]
+    Artifacts(commands::artifacts::ArtifactsCommand),
+    /// See, pause, resume and delete what is scheduled.
+    #[command(subcommand)]
+    Cron(commands::cron::CronCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -174,6 +183,9 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Hook(command) => commands::hook::run(&command, at, terminal),
         Command::Skills(command) => commands::skills::run(command, at, terminal),
         Command::Mcp(command) => commands::mcp::run(command, at, terminal),
+        Command::Memory(command) => commands::memory::run(command, at, terminal),
+        Command::Artifacts(command) => commands::artifacts::run(command, at, terminal),
+        Command::Cron(command) => commands::cron::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

@@ -7,7 +7,7 @@
 //! | you look for | read |
 //! |---|---|
 //! | how to reach a daemon | [`Client`], [`Endpoint`], [`DeviceKeys`], [`Bearer`] |
-//! | one method for each route | `routes.rs`; `vault.rs` for those of the vault, [`skills`] for those of skills, `mcp.rs` for those of MCP servers |
+//! | one method for each route | `routes.rs`; `vault.rs` for those of the vault, [`skills`] for those of skills, `mcp.rs` for those of MCP servers, `keeping.rs` for what agents keep and schedule |
 //! | events as they happen | [`EventStream`], [`Told`] |
 //! | why there is no answer | [`ClientError`] |
 
@@ -16,6 +16,7 @@ mod client;
 mod connection;
 mod endpoint;
 mod error;
+mod keeping;
 mod mcp;
 mod query;
 mod routes;

@@ -23,11 +23,13 @@ use crate::{
     edge::{Names, RequestIds},
     figures::Figures,
     hub::Hub,
+    keeping::Keeping,
     keys::KeysUnderWay,
     pairings::Pairings,
     renewals::Renewals,
     routes,
     runs::OwnRuns,
+    scheduling::schedule::Schedule,
     streams::Readers,
     transcripts::Transcripts,
     upstream::Upstreams,
@@ -90,6 +92,10 @@ pub struct App {
     pub transcripts: Transcripts,
     /// The MCP servers behind the gateway.
     pub upstreams: Arc<Upstreams>,
+    /// What agents keep.
+    pub keeping: Keeping,
+    /// Calls that are proposed later.
+    pub schedule: Arc<Schedule>,
     /// The turns of packages to be sent here.
     pub uploads: Arc<Semaphore>,
     /// The turns of packages to be read.

@@ -205,7 +205,7 @@ fn check_scope(caller: &Caller, wanted: &'static [Scope]) -> Result<(), Failure>
 /// Asks policy about the route.
 fn ask(app: &App, caller: &Caller, asks: Asks, request: &Parts) -> Result<(), Failure> {
     match asks {
-        Asks::Nothing | Asks::Own | Asks::Gate => Ok(()),
+        Asks::Nothing | Asks::Own | Asks::Kept(_) | Asks::Gate => Ok(()),
         Asks::About(action, kind) => caller.may(app, action, object(kind)?),
         Asks::Named(action, kind) => {
             // What is no name of anything is told by the handler, to those who might ask about something that is.

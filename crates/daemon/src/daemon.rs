@@ -13,7 +13,9 @@ use std::{
 };
 
 use palyra_access::{AccessRegistry, DeviceState, FileStore, OpenError as OpenRegistryError, State, StoreError};
-use palyra_gate::{Connector, Forbidden, Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports};
+use palyra_gate::{
+    Connector, Forbidden, Gate, OpenError, Parts, PresencePin, Refusal, Registry, Reports, ServiceOperation,
+};
 use palyra_journal::{
     CheckpointSink, FileSink, JournalStore, Pace, Publisher, ReadError, SinkError, SqliteJournal, Trouble, WebhookSink,
     state::CallState,
@@ -21,6 +23,7 @@ use palyra_journal::{
 use palyra_notebook::TranscriptError;
 use palyra_policy::{Engine, LoadError};
 use palyra_provider::Unusable;
+use palyra_schedule::ScheduleError;
 use palyra_types::{Clock, Entropy, Timestamp, entropy::NoEntropy};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use serde_json::json;
@@ -44,6 +47,7 @@ use crate::{
     governing,
     hub::Hub,
     installation::{Files, Installation, InstallationError},
+    keeping::{Keeping, KeepingError},
     keys::KeysUnderWay,
     listen::{Bound, Stop, places_within},
     pairings::Pairings,
@@ -52,6 +56,7 @@ use crate::{
     renewals::Renewals,
     routes,
     runs::OwnRuns,
+    scheduling::{self, schedule::Schedule, scheduler},
     skills,
     standing::Standing,
     streams::Readers,
@@ -122,7 +127,12 @@ impl Daemon {
         let net = Arc::new(Connector::new(resolver, listeners).with_room(room));
         let word = VaultWord::default();
         let open_gate = OpenGate::default();
-        let deciding = (engine, &store, standing, (word.clone(), open_gate.clone()));
+        let keeping = Keeping::open(installation.home(), &clock, &entropy)?;
+        let (schedule, unfinished) = Schedule::open(installation.home(), open_gate.clone(), (&clock, &entropy))?;
+        let schedule = Arc::new(schedule);
+        let mut services = keeping.operations();
+        services.extend(scheduling::tools::operations(Arc::clone(&schedule), access.clone(), open_gate.clone()));
+        let deciding = (engine, &store, standing, (word.clone(), open_gate.clone(), services));
         let gate = open(installation, &config, deciding, (&clock, &entropy, net)).await?;
         open_gate.set(Some(gate.clone()));
         let recovered = gate.recover().await?;
@@ -167,6 +177,8 @@ impl Daemon {
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
             providers: ProvidersNow::of(&config.provider, &clock, &entropy)?,
+            keeping,
+            schedule,
             uploads: Arc::new(Semaphore::new(UPLOADS_AT_ONCE)),
             packages: Arc::new(Semaphore::new(PACKAGES_AT_ONCE)),
             readers: Readers::default(),
@@ -187,6 +199,7 @@ impl Daemon {
         let listeners = vec![control, local.serve(served(router), places(), stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
         tokio::spawn(attempts::record(Arc::clone(&app)));
+        tokio::spawn(scheduler::run(Arc::clone(&app), unfinished));
         let told = Told::tell(&app.home, installation.control(), installation.local());
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");
@@ -360,10 +373,15 @@ fn certifier(
 async fn open(
     installation: &Installation,
     config: &Config,
-    (engine, store, standing, (vault, gate)): (Arc<Engine>, &Arc<dyn JournalStore>, Standing, (VaultWord, OpenGate)),
+    (engine, store, standing, (vault, gate, services)): (
+        Arc<Engine>,
+        &Arc<dyn JournalStore>,
+        Standing,
+        (VaultWord, OpenGate, Vec<ServiceOperation>),
+    ),
     (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
-    let registry = Registry::builtin().map_err(|error| StartError::Build(error.to_string()))?;
+    let registry = Registry::builtin(services).map_err(|error| StartError::Build(error.to_string()))?;
     let (store_of_reports, started) = (Arc::clone(store), clock.now());
     let reports: Arc<dyn Reports> = Arc::new(Knowledge { gate, store: store_of_reports, started, vault });
     let presence = installation.presence()?;
@@ -443,6 +461,12 @@ pub enum StartError {
     /// A server of models cannot be used.
     #[error(transparent)]
     Providers(#[from] Unusable),
+    /// What agents keep cannot be opened.
+    #[error(transparent)]
+    Keeping(#[from] KeepingError),
+    /// Schedules cannot be opened.
+    #[error("the schedules cannot be opened: {0}")]
+    Schedule(#[from] ScheduleError),
     /// The gate does not open.
     #[error(transparent)]
     Gate(#[from] OpenError),
@@ -484,6 +508,8 @@ impl StartError {
             Self::Policies(_) => "run `palyra policy check`".to_owned(),
             Self::Transcripts(error) => error.advice().to_owned(),
             Self::Providers(error) => error.advice().to_owned(),
+            Self::Keeping(error) => error.advice().to_owned(),
+            Self::Schedule(error) => error.advice().to_owned(),
             Self::Gate(error) => error.advice().to_owned(),
             Self::Recovery(refusal) => refusal.advice(),
             Self::Sink(_) => "look at [journal] in config.toml".to_owned(),

@@ -15,10 +15,12 @@ use palyra_gate::{
     skills::{SkillRefusal, StoreError},
 };
 use palyra_journal::{ExportError, ProofError, ReadError};
+use palyra_notebook::{ArtifactError, MemoryError};
+use palyra_schedule::ScheduleError;
 use palyra_types::id::CallId;
 use palyra_vault::{OpenError, VaultError, backend::BackendError, backup::BackupError};
 
-use crate::authorise::seconds;
+use crate::{authorise::seconds, scheduling::schedule::SchedulingError};
 
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,6 +218,40 @@ const fn store_code(error: &StoreError) -> &'static str {
     }
 }
 
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Self {
+        let code = match &error {
+            MemoryError::Unknown(_) => "unknown_memory",
+            MemoryError::Store(_) => "keeping_unusable",
+            _ => "bad_request",
+        };
+        Self::new(code, error.to_string(), error.advice())
+    }
+}
+
+impl From<ArtifactError> for Failure {
+    fn from(error: ArtifactError) -> Self {
+        let code = match &error {
+            ArtifactError::Store(_) | ArtifactError::Changed(_) | ArtifactError::Missing(_) => "keeping_unusable",
+            _ => "bad_request",
+        };
+        Self::new(code, error.to_string(), error.advice())
+    }
+}
+
+impl From<SchedulingError> for Failure {
+    fn from(error: SchedulingError) -> Self {
+        let code = match &error {
+            SchedulingError::Gate(refusal) => return refusal.into(),
+            SchedulingError::Schedule(ScheduleError::Unknown(_)) | SchedulingError::Unnamed(_) => "unknown_schedule",
+            SchedulingError::Stopped => "stopping",
+            SchedulingError::Schedule(_) => "keeping_unusable",
+            SchedulingError::Crashed(_) => "internal",
+        };
+        Self::new(code, error.to_string(), error.advice())
+    }
+}
+
 impl From<ProofError> for Failure {
     fn from(error: ProofError) -> Self {
         Self::not_found(error.to_string())
@@ -287,6 +323,7 @@ pub fn status_of(code: &str) -> StatusCode {
         "not_found" | "unknown_tool" | "unknown_run" | "unknown_session" | "unknown_approval" | "unknown_response" => {
             StatusCode::NOT_FOUND
         }
+        "unknown_memory" | "unknown_artifact" | "unknown_schedule" => StatusCode::NOT_FOUND,
         "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
         "too_slow" => StatusCode::REQUEST_TIMEOUT,
         "cancelled" | "approval_mismatch" | "too_late" | "not_shown" | "repeated_call" | "no_posture" | "key_taken" => {
@@ -327,7 +364,8 @@ pub fn status_of(code: &str) -> StatusCode {
         | "vault_busy"
         | "vault_unwritable"
         | "skills_unusable"
-        | "transcripts_unusable" => StatusCode::SERVICE_UNAVAILABLE,
+        | "transcripts_unusable"
+        | "keeping_unusable" => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

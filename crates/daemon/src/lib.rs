@@ -24,6 +24,8 @@
 //! | what is kept of what was said with agent models | [`transcripts`] |
 //! | what other programs ask before they do something themselves | [`hooks`] |
 //! | MCP servers behind the gateway | [`upstream`] |
+//! | what agents keep: notes and files | [`keeping`] |
+//! | calls that are proposed later | [`scheduling`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -48,6 +50,7 @@ pub mod governing;
 pub mod hooks;
 pub mod hub;
 pub mod installation;
+pub mod keeping;
 pub mod keys;
 pub mod listen;
 pub mod log;
@@ -67,6 +70,7 @@ pub mod routes;
 pub mod rules;
 pub mod runs;
 pub mod sandbox;
+pub mod scheduling;
 pub mod skills;
 pub mod standing;
 mod start;

@@ -58,6 +58,8 @@ pub enum Asks {
     Skill(Action),
     /// Nothing yet: what belongs to the caller is theirs to see, and anything else needs `journal.read`.
     Own,
+    /// Nothing yet: the handler asks whether they may do this with the scope that something is kept in.
+    Kept(Action),
     /// Nothing yet: the gate decides about what is proposed.
     Gate,
 }
@@ -105,18 +107,19 @@ const fn for_devices(asks: Asks) -> Entry {
 /// The whole table.
 fn table() -> Vec<(Method, &'static str, Entry)> {
     use Action::{
-        ApprovalAnswer, ApprovalList, DaemonConfigure, DeviceList, DevicePair, JournalRead, McpList, McpManage,
-        MemberList, MemberManage, PolicyRead, PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine,
-        SkillRemove, TokenCreate, TokenList, ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
+        ApprovalAnswer, ApprovalList, ArtifactGet, ArtifactList, CronList, CronManage, DaemonConfigure, DeviceList,
+        DevicePair, JournalRead, McpList, McpManage, MemberList, MemberManage, MemoryList, MemoryManage, PolicyRead,
+        PolicyWrite, SkillGrant, SkillInstall, SkillList, SkillQuarantine, SkillRemove, TokenCreate, TokenList,
+        ToolList, VaultAdminister, VaultDelete, VaultList, VaultPut,
     };
-    use Asks::{About, Gate, Named, Nothing, Own, Secret, Skill};
-    use ObjectKind::{Approval, Daemon, Device, Journal, McpServer, Member, PolicySet, Token};
+    use Asks::{About, Gate, Kept, Named, Nothing, Own, Secret, Skill};
+    use ObjectKind::{Approval, CronJob, Daemon, Device, Journal, McpServer, Member, Memory, PolicySet, Token};
     use Scope::{
         ApprovalsDecide, ApprovalsRead, CallsCreate, CallsRead, CompatChatCreate, CompatEmbeddingsCreate,
-        CompatModelsRead, CompatResponsesCreate, DaemonConfigure as Configure, DevicesManage, DevicesRead, EventsRead,
-        JournalRead as ReadJournal, McpCall, McpManage as ManageMcp, McpRead, MembersManage, MembersRead,
-        PolicyRead as ReadPolicy, PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead,
-        VaultManage, VaultRead,
+        CompatModelsRead, CompatResponsesCreate, CronManage as ManageCron, CronRead, DaemonConfigure as Configure,
+        DevicesManage, DevicesRead, EventsRead, JournalRead as ReadJournal, McpCall, McpManage as ManageMcp, McpRead,
+        MembersManage, MembersRead, MemoryManage as ManageMemory, MemoryRead, PolicyRead as ReadPolicy,
+        PolicyWrite as WritePolicy, SkillsManage, SkillsRead, TokensManage, TokensRead, VaultManage, VaultRead,
     };
     let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
     let journal = known(&[ReadJournal], About(JournalRead, Journal));
@@ -136,6 +139,9 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
     let installing = known(&[SkillsManage], Skill(SkillInstall));
     let stopping = known(&[SkillsManage], Skill(SkillQuarantine));
     let serving = known(&[ManageMcp], Named(McpManage, McpServer));
+    let kept = |action| known(&[MemoryRead, ManageMemory], Kept(action));
+    let forgetting = known(&[ManageMemory], About(MemoryManage, Memory));
+    let scheduling = known(&[ManageCron], Named(CronManage, CronJob));
     vec![
         (get.clone(), "/healthz", Entry::Open),
         (get.clone(), "/readyz", Entry::Open),
@@ -232,6 +238,17 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (put.clone(), "/api/v1/mcp/{name}", serving),
         (delete.clone(), "/api/v1/mcp/{name}", serving),
         (post.clone(), "/api/v1/mcp/{name}/pins", serving),
+        (get.clone(), "/api/v1/memory", kept(MemoryList)),
+        (delete.clone(), "/api/v1/memory", forgetting),
+        (delete.clone(), "/api/v1/memory/{id}", forgetting),
+        (get.clone(), "/api/v1/memory/scopes", known(&[MemoryRead, ManageMemory], About(MemoryManage, Memory))),
+        (get.clone(), "/api/v1/artifacts", kept(ArtifactList)),
+        (get.clone(), "/api/v1/artifacts/{id}", kept(ArtifactGet)),
+        (delete.clone(), "/api/v1/artifacts/{id}", forgetting),
+        (get.clone(), "/api/v1/cron", known(&[CronRead, ManageCron], About(CronList, Daemon))),
+        (post.clone(), "/api/v1/cron/{id}/pause", scheduling),
+        (post.clone(), "/api/v1/cron/{id}/resume", scheduling),
+        (delete.clone(), "/api/v1/cron/{id}", scheduling),
         (get.clone(), "/v1/models", known(&[CompatModelsRead], Gate)),
         (get.clone(), "/v1/models/{id}", known(&[CompatModelsRead], Gate)),
         (post.clone(), "/v1/chat/completions", known(&[CompatChatCreate], Gate)),

@@ -52,6 +52,7 @@ fn cells(entry: Entry) -> [String; 4] {
                     "what is one's own needs nothing more; anything else `journal.read`, or what revoking takes"
                         .to_owned()
                 }
+                Asks::Kept(action) => format!("`{action}` on the scope that it is kept in"),
                 Asks::Gate => "by the gate, about what is proposed".to_owned(),
             };
             [word(credentials != Credentials::Console), token, word(credentials != Credentials::Devices), asked]

@@ -381,6 +381,23 @@ impl Gate {
         self.inner.tell(kind, body).await
     }
 
+    /// Records something about schedules, or about what agents keep.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn record_keeping(
+        &self,
+        kind: RecordKind,
+        subject: Subject,
+        body: &impl serde::Serialize,
+    ) -> Result<(), Refusal> {
+        if !kind.is_about_keeping() {
+            return Err(Refusal::Internal(format!("a record of kind {kind} is not about what is kept or scheduled")));
+        }
+        let record = self.inner.record(kind, subject, body)?;
+        self.inner.commit(vec![record], Vec::new()).await.map(drop).map_err(Refusal::from)
+    }
+
     /// What keeps the journal from being written, as far as is known. Nothing runs as long as there is something.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {

@@ -13,6 +13,7 @@ use palyra_types::{
 use crate::{
     gate::{Gate, Inner, internal},
     refusal::Refusal,
+    service::Asker,
     settings::InForce,
 };
 
@@ -35,6 +36,18 @@ impl From<Principal> for Petitioner {
     /// Somebody of whom no more is known than who they are.
     fn from(principal: Principal) -> Self {
         Self { principal, channel: None, device: None, token: None, member_of: None }
+    }
+}
+
+impl From<Asker<'_>> for Petitioner {
+    fn from(asker: Asker<'_>) -> Self {
+        Self {
+            principal: asker.principal.clone(),
+            channel: asker.channel.cloned(),
+            device: asker.device.cloned(),
+            token: asker.token.cloned(),
+            member_of: asker.member_of.cloned(),
+        }
     }
 }
 

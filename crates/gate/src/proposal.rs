@@ -49,13 +49,13 @@ pub struct ToolProposal {
     pub waiting: Waiting,
     /// What tells it from another call when it is proposed again. It says nothing about what is done, and is kept beside the records.
     pub key: Option<CallKey>,
-    /// The running call that wants it, for what only the daemon proposes.
+    /// The call that wants it, for what the daemon proposes: a running one, or the one that scheduled it.
     pub within: Option<Within>,
     /// What another program would do itself. Absent for what Palyra would run.
     pub elsewhere: Option<Arc<Elsewhere>>,
 }
 
-/// A call that runs and wants something more. It is told to whoever is asked, and no part of what they approve.
+/// A call that wants something more: now that it runs, or later, because it scheduled that. It is told to whoever is asked, and no part of what they approve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
@@ -79,7 +79,15 @@ impl ToolProposal {
 
     /// Who asks for it, and where.
     pub(crate) const fn asker(&self) -> Asker<'_> {
-        Asker { principal: &self.principal, session: self.session, workspace: self.workspace.as_ref() }
+        Asker {
+            principal: &self.principal,
+            device: self.device.as_ref(),
+            token: self.token.as_ref(),
+            member_of: self.member_of.as_ref(),
+            channel: self.channel.as_ref(),
+            session: self.session,
+            workspace: self.workspace.as_ref(),
+        }
     }
 
     /// Who proposes it, as they stood then.

@@ -5,7 +5,7 @@
 //! Does not: decide, ask or record anything. A service that is asked what a call would do changes nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::{Arc, PoisonError},
@@ -14,7 +14,10 @@ use std::{
 
 use palyra_policy::Touch;
 use palyra_sandbox::StopCause;
-use palyra_types::{EgressEnforcementMode, JsonObject, Principal, SandboxTier, WorkspaceName, id::SessionId};
+use palyra_types::{
+    Channel, DeviceId, EgressEnforcementMode, JsonError, JsonObject, Principal, SandboxTier, TokenId, ToolMetadata,
+    WorkspaceName, id::SessionId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -52,6 +55,14 @@ pub type Performing = Pin<Box<dyn Future<Output = Performed> + Send>>;
 pub struct Asker<'a> {
     /// Who.
     pub principal: &'a Principal,
+    /// The device that they ask from.
+    pub device: Option<&'a DeviceId>,
+    /// The API token that they ask with.
+    pub token: Option<&'a TokenId>,
+    /// The workspaces that they are bound to; none means that they are bound to none in particular.
+    pub member_of: Option<&'a BTreeSet<WorkspaceName>>,
+    /// The surface that they came in by.
+    pub channel: Option<&'a Channel>,
     /// In which conversation.
     pub session: SessionId,
     /// In which workspace.
@@ -177,6 +188,26 @@ impl ServiceTool {
     #[must_use]
     pub fn new(definition: ToolDefinition, operation: &str, service: Arc<dyn Service>) -> Self {
         Self { definition, operation: operation.to_owned(), service }
+    }
+}
+
+/// An operation of a service that ships with Palyra. What it is and needs stands in the table of built-in tools, by its name.
+pub struct ServiceOperation {
+    /// The name of the tool, and of the operation.
+    pub tool: &'static str,
+    /// What it does, at length, for whoever calls it.
+    pub description: &'static str,
+    /// The JSON Schema of its arguments.
+    pub schema: Value,
+    /// The service.
+    pub service: Arc<dyn Service>,
+}
+
+impl ServiceOperation {
+    /// The tool that it is.
+    pub(crate) fn tool(self, metadata: ToolMetadata) -> Result<ServiceTool, JsonError> {
+        let definition = ToolDefinition::new(metadata, self.description, self.schema)?;
+        Ok(ServiceTool::new(definition, self.tool, self.service))
     }
 }
 

@@ -41,7 +41,7 @@ pub use self::{
 };
 use crate::{
     proposal::ToolProposal,
-    service::Service,
+    service::{Service, ServiceOperation},
     tool::{IntendError, Intent, Look, Place, Tool, ToolDefinition},
 };
 
@@ -72,17 +72,38 @@ struct LaterEntry {
 pub(crate) type Maker = Box<dyn Fn() -> Result<Arc<dyn Tool>, JsonError> + Send + Sync>;
 
 impl Registry {
-    /// The tools that ship with Palyra.
+    /// The tools that the gate performs by itself: those of the table that no service has to be there for.
     ///
     /// # Errors
     /// When a built-in definition is broken, which is a broken build.
-    pub fn builtin() -> Result<Self, RegistryError> {
+    pub fn bare() -> Result<Self, RegistryError> {
         let mut registry = Self::default();
-        for (name, metadata) in builtin_tools()? {
-            let tool = builtin(metadata)?.ok_or(RegistryError::NotBuiltIn(name))?;
-            registry.add(tool)?;
+        for metadata in builtin_tools()?.into_values() {
+            if let Some(tool) = builtin(metadata)? {
+                registry.add(tool)?;
+            }
         }
         Ok(registry)
+    }
+
+    /// The tools that ship with Palyra: each in the table is the gate's own or an operation of these services, and each of these is in the
+    /// table.
+    ///
+    /// # Errors
+    /// When a built-in definition is broken, or the table and the services differ, which is a broken build.
+    pub fn builtin(services: Vec<ServiceOperation>) -> Result<Self, RegistryError> {
+        let mut registry = Self::bare()?;
+        let mut table = builtin_tools()?;
+        table.retain(|name, _| !registry.entries.contains_key(name));
+        for operation in services {
+            let name = operation.tool;
+            let metadata = table.remove(name).ok_or_else(|| RegistryError::NotInTable(name.to_owned()))?;
+            registry.add(Arc::new(operation.tool(metadata)?))?;
+        }
+        match table.into_keys().next() {
+            Some(name) => Err(RegistryError::NotBuiltIn(name)),
+            None => Ok(registry),
+        }
     }
 
     /// Adds a tool.
@@ -133,7 +154,7 @@ impl Registry {
     ///
     /// # Errors
     /// When it is one of those.
-    pub(crate) fn callable(&self, name: &ToolName) -> Result<(), CallError> {
+    pub fn callable(&self, name: &ToolName) -> Result<(), CallError> {
         match self.is_internal(name) {
             true => Err(self.unknown(name)),
             false => Ok(()),
@@ -163,6 +184,20 @@ impl Registry {
         self.callable(&proposal.tool)?;
         let defined = elsewhere.definition(&proposal.tool, known.ok().map(ToolDefinition::metadata));
         defined.map(Cow::Owned).map_err(|error| IntendError::Shape(error.to_string()).into())
+    }
+
+    /// Whether a tool can be called with such arguments, as far as its schema says. Takes long only for tools of skills and servers.
+    ///
+    /// # Errors
+    /// When there is no such tool that can be called, or the arguments do not fit.
+    pub fn fits(&self, name: &ToolName, args: &JsonObject) -> Result<(), CallError> {
+        self.callable(name)?;
+        let check = self.entry(name)?.check().ok_or_else(|| self.unknown(name))?;
+        match check.misfit(args, Effort::Whole) {
+            Ok(None) => Ok(()),
+            Ok(Some(misfit)) => Err(CallError::Arguments(misfit)),
+            Err(TooMuchWork(_)) => Err(CallError::Laborious(name.clone())),
+        }
     }
 
     /// Checks the arguments of a call and reads them into what would be done. Changes nothing.
@@ -253,6 +288,9 @@ pub enum RegistryError {
     /// The table of built-in tools names one that is not.
     #[error("`{0}` is in the table of built-in tools, but there is no such tool")]
     NotBuiltIn(ToolName),
+    /// A service performs what the table does not name.
+    #[error("`{0}` is not in the table of built-in tools")]
+    NotInTable(String),
     /// A schema that cannot be digested.
     #[error("a tool definition cannot be used: {0}")]
     Definition(#[from] JsonError),

@@ -23,13 +23,21 @@ fn intend(bytes: &[u8]) -> Result<Work, String> {
     let session = SessionId::from_parts(Timestamp::from_unix_millis(1), 1);
     let place = Place {
         workspace: Some(&workspace),
-        asker: Asker { principal: &somebody, session, workspace: None },
+        asker: Asker {
+            principal: &somebody,
+            device: None,
+            token: None,
+            member_of: None,
+            channel: None,
+            session,
+            workspace: None,
+        },
         programs: &programs,
         look: Look::Whole,
         bindings: &|_, _| Vec::new(),
     };
     let tool = ToolName::parse("fs.read").unwrap();
-    let intent = Registry::builtin().unwrap().intend(&tool, &args, &place).map_err(|error| error.to_string())?;
+    let intent = Registry::bare().unwrap().intend(&tool, &args, &place).map_err(|error| error.to_string())?;
     assert_eq!(intent.touches, [Touch::Read(root.join("a.txt").unwrap())]);
     Ok(intent.work)
 }

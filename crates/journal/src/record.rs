@@ -141,6 +141,20 @@ words! {
         ServerStarted = "server.started",
         /// A server ended, and why.
         ServerEnded = "server.ended",
+        /// A call was scheduled.
+        CronCreated = "cron.created",
+        /// A schedule fires no more until it is resumed.
+        CronPaused = "cron.paused",
+        /// A schedule fires again.
+        CronResumed = "cron.resumed",
+        /// A schedule was deleted.
+        CronDeleted = "cron.deleted",
+        /// A schedule is due, and its call is about to be proposed.
+        CronFired = "cron.fired",
+        /// A schedule was due, and its call was not proposed.
+        CronRefused = "cron.refused",
+        /// Somebody who governs has deleted what others kept.
+        MemoryPurged = "memory.purged",
     }
 }
 
@@ -175,6 +189,21 @@ impl RecordKind {
     #[must_use]
     pub const fn is_about_mcp(self) -> bool {
         matches!(self, Self::McpAdded | Self::McpRemoved | Self::McpPinned | Self::McpChanged)
+    }
+
+    /// Whether it is about schedules, or about what agents keep.
+    #[must_use]
+    pub const fn is_about_keeping(self) -> bool {
+        matches!(
+            self,
+            Self::CronCreated
+                | Self::CronPaused
+                | Self::CronResumed
+                | Self::CronDeleted
+                | Self::CronFired
+                | Self::CronRefused
+                | Self::MemoryPurged
+        )
     }
 
     /// Whether it is the journal's own account of itself. Such bodies say nothing about anybody, verification reads them, and they are

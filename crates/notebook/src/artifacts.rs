@@ -196,6 +196,26 @@ impl ArtifactStore {
         Ok(Page::of(artifacts, limit, |last| last.id))
     }
 
+    /// The scopes that hold something: how many artifacts, and how many bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn scopes(&self) -> Result<Vec<(MemoryScope, u64, u64)>, ArtifactError> {
+        let scopes = self.database.read(|transaction| {
+            let sql = "SELECT scope, count(*), sum(size) FROM artifact GROUP BY scope ORDER BY scope";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut rows = statement.query([])?;
+            let mut scopes = Vec::new();
+            while let Some(row) = rows.next()? {
+                let count = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+                let scope = MemoryScope::parse(&row.get::<_, String>(0)?).map_err(damaged)?;
+                scopes.push((scope, count(1)?, count(2)?));
+            }
+            Ok::<_, StoreError>(scopes)
+        })?;
+        Ok(scopes)
+    }
+
     /// Deletes an artifact, and its content if no other has it. Says whether there was one.
     ///
     /// # Errors

@@ -154,6 +154,14 @@ impl MemoryStore {
         self.database.read(|transaction| rows::usage(transaction, &scope.to_string()))
     }
 
+    /// The scopes that hold something, and how much.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn scopes(&self) -> Result<Vec<(MemoryScope, Usage)>, MemoryError> {
+        self.database.read(|transaction| rows::scopes(transaction))
+    }
+
     /// Forgets an entry. Says whether there was one.
     ///
     /// # Errors

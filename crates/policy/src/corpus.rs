@@ -152,10 +152,17 @@ fn samples(action: Action, workspace: &AbsolutePath) -> Vec<String> {
         Action::VaultGet | Action::VaultUse | Action::VaultPut | Action::VaultDelete | Action::VaultBind => {
             one("secret:global/any")
         }
-        Action::MemorySearch | Action::MemoryList | Action::MemoryPut | Action::MemoryDelete | Action::MemoryPurge => {
-            one("memory:global")
-        }
-        Action::CronCreate | Action::CronPause | Action::CronDelete => one("cron:any"),
+        Action::MemorySearch
+        | Action::MemoryList
+        | Action::MemoryPut
+        | Action::MemoryDelete
+        | Action::MemoryPurge
+        | Action::MemoryManage
+        | Action::ArtifactPut
+        | Action::ArtifactGet
+        | Action::ArtifactList
+        | Action::ArtifactDelete => one("memory:global"),
+        Action::CronCreate | Action::CronPause | Action::CronDelete | Action::CronManage => one("cron:any"),
         Action::ApprovalAnswer => one("approval:any"),
         Action::PolicyRead | Action::PolicyWrite => one("policy:active"),
         Action::PostureSet => one("tool:process.run"),

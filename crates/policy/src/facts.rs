@@ -91,12 +91,14 @@ impl Facts<'_> {
         matches!(&self.request.resource, Resource::Secret(secret) if self.context.bound_secrets.contains(secret))
     }
 
-    /// Whether the secret or the memory that the request is about belongs where the request is made. What is about neither is out of no scope.
+    /// Whether the secret, the memory or the schedule that the request is about belongs where the request is made. What is about none of them
+    /// is out of no scope.
     pub(crate) fn in_scope(&self) -> bool {
         let (principal, context) = (&self.request.principal, self.context);
         let secret = match &self.request.resource {
             Resource::Secret(secret) => secret,
             Resource::Object(ObjectKind::Memory, id) => return self.remembers(id),
+            Resource::Object(ObjectKind::CronJob, id) => return self.scheduled(id),
             _ => return true,
         };
         match secret.scope() {
@@ -117,6 +119,11 @@ impl Facts<'_> {
             Some(("session", session)) => self.context.session_id.is_some_and(|own| own.to_string() == session),
             Some(_) => self.request.principal.to_string() == id.as_str(),
         }
+    }
+
+    /// Whether a schedule is the principal's own, by what stands before the name. One without an owner is nobody else's.
+    fn scheduled(&self, id: &ObjectId) -> bool {
+        id.as_str().rsplit_once('/').is_none_or(|(owner, _)| self.request.principal.to_string() == owner)
     }
 
     pub(crate) fn runs_palyra(&self) -> bool {

@@ -120,7 +120,8 @@ const BUSY: Duration = Duration::from_millis(500);
 const APPLICATION: i64 = 0x506c_7363;
 
 /// What makes a file of version 1 of an empty one, of version 2 of that, and so on.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE job (
         id TEXT PRIMARY KEY,
         principal TEXT NOT NULL,
@@ -143,7 +144,12 @@ const MIGRATIONS: &[&str] = &["
         due INTEGER NOT NULL,
         fired INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    -- Why a job does not fire, if somebody said so.
+    ALTER TABLE job ADD COLUMN paused TEXT;
+",
+];
 
 #[cfg(test)]
 mod tests {

@@ -73,6 +73,8 @@ pub struct Job {
     pub what: NewJob,
     /// Whether it fires.
     pub enabled: bool,
+    /// Why it does not, if somebody said so.
+    pub paused: Option<String>,
     /// When it was made.
     pub created: Timestamp,
     /// When it was last handed out.
@@ -137,9 +139,14 @@ impl Outcome {
             Self::Succeeded(text) => (text, false),
             Self::Failed(text) => (text, true),
         };
-        let kept = text.get(..text.floor_char_boundary(MOST_OUTCOME_BYTES)).unwrap_or_default();
-        (if kept.len() == text.len() { kept.to_owned() } else { format!("{kept}…") }, is_failure)
+        (bounded(text), is_failure)
     }
+}
+
+/// A text that somebody says, as it is kept.
+pub(crate) fn bounded(text: &str) -> String {
+    let kept = text.get(..text.floor_char_boundary(MOST_OUTCOME_BYTES)).unwrap_or_default();
+    if kept.len() == text.len() { kept.to_owned() } else { format!("{kept}…") }
 }
 
 fn check_label(what: &'static str, text: &str, most: usize) -> Result<(), ScheduleError> {

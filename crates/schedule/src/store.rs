@@ -1,8 +1,8 @@
 //! Jobs, and handing out what is due.
 //!
-//! Guarantees: a firing is written down, with the job's next time, before it is handed out, so a crash loses it and never repeats it; what was not
-//! over when the program ended is told at the next opening; a job has one run at a time; the next time of a job only ever moves on, so a clock
-//! that is set back fires nothing twice.
+//! Guarantees: a firing is written down, with the job's next time, before it is handed out, so a crash never repeats it; what was not over when
+//! the program ended is told at the next opening, and goes on being its job's run until somebody says what came of it; a job has one run at a
+//! time; the next time of a job only ever moves on, so a clock that is set back fires nothing twice.
 //! Does not: run anything. A clock that was once far ahead leaves jobs waiting for that time; make them anew then.
 
 mod rows;
@@ -20,7 +20,7 @@ use crate::{
     database,
     error::ScheduleError,
     id::{FiringId, JobId},
-    job::{Firing, Job, Missed, NewJob, Outcome},
+    job::{Firing, Job, Missed, NewJob, Outcome, bounded},
 };
 
 /// Most jobs of one principal.
@@ -41,8 +41,9 @@ pub struct ScheduleStore {
 pub struct Opened {
     /// The schedule.
     pub store: ScheduleStore,
-    /// Firings that were handed out and never finished. They are not handed out again; their jobs failed once more.
-    pub interrupted: Vec<Firing>,
+    /// Firings that were handed out and never finished. They are not handed out again, and their jobs do not fire before
+    /// [`ScheduleStore::finished`] was told what came of them.
+    pub unfinished: Vec<Firing>,
 }
 
 impl ScheduleStore {
@@ -53,16 +54,12 @@ impl ScheduleStore {
     pub fn open(directory: &Path, entropy: Arc<dyn Entropy>) -> Result<Opened, ScheduleError> {
         let connection = Mutex::new(database::open(directory)?);
         let store = Self { connection, entropy };
-        let interrupted = store.write(|transaction| {
-            let interrupted = rows::firings(transaction)?;
-            for firing in &interrupted {
-                rows::end(transaction, firing.id, INTERRUPTED, true)?;
-            }
-            // A firing of a job that cannot be read any more.
-            transaction.execute("DELETE FROM firing", [])?;
-            Ok(interrupted)
+        let unfinished = store.write(|transaction| {
+            let unfinished = rows::firings(transaction)?;
+            rows::keep_firings(transaction, &unfinished)?;
+            Ok(unfinished)
         })?;
-        Ok(Opened { store, interrupted })
+        Ok(Opened { store, unfinished })
     }
 
     /// Makes a job.
@@ -76,6 +73,7 @@ impl ScheduleStore {
             id: JobId::generate(now, self.entropy.as_ref())?,
             what: new.clone(),
             enabled: true,
+            paused: None,
             created: now,
             last_fired: None,
             next_due: Some(next_due),
@@ -133,12 +131,12 @@ impl ScheduleStore {
         })
     }
 
-    /// Lets a job fire no more until it is resumed. A run that is going on goes on.
+    /// Lets a job fire no more until it is resumed, and keeps why. A run that is going on goes on.
     ///
     /// # Errors
     /// When there is no such job, or the file cannot be written.
-    pub fn pause(&self, id: JobId) -> Result<(), ScheduleError> {
-        self.enable(id, false)
+    pub fn pause(&self, id: JobId, why: &str) -> Result<(), ScheduleError> {
+        self.enable(id, Some(why))
     }
 
     /// Lets a job fire again. The times that passed were missed.
@@ -146,7 +144,7 @@ impl ScheduleStore {
     /// # Errors
     /// When there is no such job, or the file cannot be written.
     pub fn resume(&self, id: JobId) -> Result<(), ScheduleError> {
-        self.enable(id, true)
+        self.enable(id, None)
     }
 
     /// Deletes a job, and what it acts with leaves the file. Says whether there was one. A run that is going on goes on.
@@ -239,10 +237,11 @@ impl ScheduleStore {
         Ok(Some(Firing { id, due, fired: now, job }))
     }
 
-    fn enable(&self, id: JobId, enabled: bool) -> Result<(), ScheduleError> {
+    /// Lets a job fire, or not any more and why.
+    fn enable(&self, id: JobId, paused: Option<&str>) -> Result<(), ScheduleError> {
         self.write(|transaction| {
-            let sql = "UPDATE job SET enabled = ?2 WHERE id = ?1";
-            match transaction.execute(sql, params![id.to_string(), enabled])? {
+            let sql = "UPDATE job SET enabled = ?2, paused = ?3 WHERE id = ?1";
+            match transaction.execute(sql, params![id.to_string(), paused.is_none(), paused.map(bounded)])? {
                 0 => Err(ScheduleError::Unknown(id)),
                 _ => Ok(()),
             }
@@ -277,9 +276,6 @@ fn skip_missed(transaction: &Transaction<'_>, job: &Job, now: Timestamp) -> Resu
     let missed = Backlog::find(&job.what.when, job.created, first, now).count;
     rows::advance(transaction, job, first, job.what.when.next_after(now, job.created), missed).map(drop)
 }
-
-/// What came of a run that was cut off.
-const INTERRUPTED: &str = "interrupted";
 
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,16 @@ words! {
         MemoryDelete = "memory.delete",
         /// Forget everything.
         MemoryPurge = "memory.purge",
+        /// Look at or delete what anybody remembers or keeps, as somebody who governs.
+        MemoryManage = "memory.manage",
+        /// Keep an artifact.
+        ArtifactPut = "artifact.put",
+        /// Fetch an artifact.
+        ArtifactGet = "artifact.get",
+        /// List artifacts.
+        ArtifactList = "artifact.list",
+        /// Delete an artifact.
+        ArtifactDelete = "artifact.delete",
         /// See what is scheduled.
         CronList = "cron.list",
         /// Schedule calls.
@@ -68,6 +78,8 @@ words! {
         CronPause = "cron.pause",
         /// Delete a schedule.
         CronDelete = "cron.delete",
+        /// Stop, resume or delete anybody's schedule, as somebody who governs.
+        CronManage = "cron.manage",
         /// See what waits for an answer.
         ApprovalList = "approval.list",
         /// Answer: approve or deny.
@@ -111,6 +123,9 @@ impl Action {
     /// Whether the action is sensitive whatever the configuration says: it destroys or reveals what cannot be had back.
     #[must_use]
     pub const fn is_sensitive(self) -> bool {
-        matches!(self, Self::CronDelete | Self::MemoryDelete | Self::MemoryPurge | Self::VaultGet)
+        matches!(
+            self,
+            Self::CronDelete | Self::MemoryDelete | Self::MemoryPurge | Self::ArtifactDelete | Self::VaultGet
+        )
     }
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod access;
 pub(crate) mod approvals;
+pub(crate) mod artifacts;
 pub(crate) mod call;
+pub(crate) mod cron;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
@@ -10,6 +12,7 @@ pub(crate) mod grants;
 pub(crate) mod hook;
 pub(crate) mod journal;
 pub(crate) mod mcp;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod pair;
 pub(crate) mod paths;

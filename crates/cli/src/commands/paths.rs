@@ -37,6 +37,8 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("skills", "skills", "the skills that are installed, and what they keep"),
     ("mcp servers", "mcp.json", "the MCP servers that were added by command"),
     ("mcp pins", "mcp_pins.json", "what is pinned of the tools of MCP servers"),
+    ("keeping", "keeping", "what agents remember, and the files that they keep"),
+    ("schedule", "schedule", "calls that are proposed later"),
     ("signing key", "publisher.key", "what you sign your own skills with; show it to nobody"),
     ("public key", "publisher.pub", "what others verify your skills with; give it to them"),
     ("paired", "paired", "who this device is to other daemons; show it to nobody"),

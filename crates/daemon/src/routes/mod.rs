@@ -3,11 +3,13 @@
 //! A route cannot be served without being described: both come from the same line, and the description is `/openapi.json`.
 
 mod approvals;
+mod artifacts;
 mod authority;
 mod bindings;
 mod calls;
 mod compat;
 mod console;
+mod cron;
 mod devices;
 mod events;
 mod flags;
@@ -18,6 +20,7 @@ mod identity;
 mod journal;
 mod mcp;
 mod members;
+mod memory;
 mod page;
 mod policy;
 mod postures;
@@ -147,6 +150,15 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(mcp::list))
         .routes(routes!(mcp::show, mcp::add, mcp::remove))
         .routes(routes!(mcp::pin))
+        .routes(routes!(memory::list, memory::purge))
+        .routes(routes!(memory::scopes))
+        .routes(routes!(memory::delete))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::fetch, artifacts::delete))
+        .routes(routes!(cron::list))
+        .routes(routes!(cron::pause))
+        .routes(routes!(cron::resume))
+        .routes(routes!(cron::delete))
         .routes(routes!(compat::models))
         .routes(routes!(compat::model))
         .routes(routes!(compat::chat))

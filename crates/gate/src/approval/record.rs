@@ -115,7 +115,7 @@ impl PendingToolApproval {
             on_behalf_of: proposal.on_behalf_of.clone(),
             workspace: proposal.workspace.clone(),
             tool: proposal.tool.clone(),
-            summary: summary(proposal, intent),
+            summary: question(proposal, intent),
             args: proposal.args.value().clone(),
             work: intent.work.clone(),
             plan: plan.clone(),
@@ -162,6 +162,15 @@ pub(crate) fn summary(proposal: &ToolProposal, intent: &Intent) -> String {
         Work::Files(_) | Work::Skill(_) | Work::Service(_) | Work::Report { .. } => {
             format!("{} {}", proposal.tool, visible(proposal.args.canonical()))
         }
+    }
+}
+
+/// The same for whoever is asked, with what wants it.
+fn question(proposal: &ToolProposal, intent: &Intent) -> String {
+    let summary = summary(proposal, intent);
+    match (&intent.work, &proposal.within) {
+        (Work::Connect(_), _) | (_, None) => summary,
+        (_, Some(within)) => format!("{summary}, wanted by {}", within.summary),
     }
 }
 

@@ -32,7 +32,15 @@ use crate::{
 /// Somebody who asks, wherever that does not matter.
 fn asker() -> Asker<'static> {
     static SOMEBODY: LazyLock<Principal> = LazyLock::new(|| Principal::parse("agent:claude").unwrap());
-    Asker { principal: &SOMEBODY, session: SessionId::from_parts(Timestamp::from_unix_millis(1), 1), workspace: None }
+    Asker {
+        principal: &SOMEBODY,
+        device: None,
+        token: None,
+        member_of: None,
+        channel: None,
+        session: SessionId::from_parts(Timestamp::from_unix_millis(1), 1),
+        workspace: None,
+    }
 }
 
 /// A workspace with something outside that nobody may see, and every built-in tool.
@@ -60,7 +68,7 @@ impl Lab {
             Workspace::open(name, &absolute(&real.join("work")), &absolute(&real.join("work/state"))).unwrap();
         let directories =
             vec![absolute(&real.join("bin")), absolute(Path::new("/usr/bin")), absolute(Path::new("/bin"))];
-        Self { registry: Registry::builtin().unwrap(), workspace, programs: SearchPath::new(directories), directory }
+        Self { registry: Registry::bare().unwrap(), workspace, programs: SearchPath::new(directories), directory }
     }
 
     /// A path inside the workspace, for the test to prepare.

@@ -179,3 +179,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_scopes_that_hold_something_are_told_with_how_much() {
+    let lab = Lab::new();
+    let first = lab.keep("workspace:shop", b"12345");
+    lab.keep("agent:claude", b"123");
+    lab.keep("agent:claude", b"123");
+    assert_eq!(lab.store.scopes().unwrap(), [(at("agent:claude"), 2, 6), (at("workspace:shop"), 1, 5)]);
+    lab.store.delete(first.id).unwrap();
+    lab.store.purge(&at("agent:claude")).unwrap();
+    assert_eq!(lab.store.scopes().unwrap(), []);
+}

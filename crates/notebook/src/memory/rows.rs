@@ -64,6 +64,23 @@ pub(super) fn usage(transaction: &Transaction<'_>, scope: &str) -> Result<Usage,
     Ok(found.map_err(StoreError::from)?.unwrap_or_default())
 }
 
+/// The scopes that hold something, in the order of their names.
+pub(super) fn scopes(transaction: &Transaction<'_>) -> Result<Vec<(MemoryScope, Usage)>, MemoryError> {
+    let mut statement = transaction
+        .prepare_cached("SELECT name, entries, bytes FROM scope WHERE entries > 0 ORDER BY name")
+        .map_err(StoreError::from)?;
+    let mut rows = statement.query([]).map_err(StoreError::from)?;
+    let mut scopes = Vec::new();
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        let count = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs).map_err(StoreError::from);
+        let name: String = row.get(0).map_err(StoreError::from)?;
+        let scope = MemoryScope::parse(&name)
+            .map_err(|error| StoreError::Damaged { what: "memory", why: error.to_string() })?;
+        scopes.push((scope, Usage { entries: count(1)?, bytes: count(2)? }));
+    }
+    Ok(scopes)
+}
+
 /// Counts an entry in, or out.
 pub(super) fn change_usage(
     transaction: &Transaction<'_>,

@@ -346,3 +346,17 @@ proptest! {
         lab.check_index();
     }
 }
+
+#[test]
+fn the_scopes_that_hold_something_are_told_with_how_much() {
+    let lab = Lab::new();
+    let first = lab.keep("workspace:shop", "12345");
+    lab.keep("agent:claude", "123");
+    lab.keep("agent:claude", "4567");
+    let usage = |entries, bytes| Usage { entries, bytes };
+    let told = vec![(at("agent:claude"), usage(2, 7)), (at("workspace:shop"), usage(1, 5))];
+    assert_eq!(lab.store.scopes().unwrap(), told);
+    lab.store.delete(first.id).unwrap();
+    lab.store.purge(&at("agent:claude")).unwrap();
+    assert_eq!(lab.store.scopes().unwrap(), []);
+}

@@ -44,6 +44,14 @@ pub(super) fn firings(transaction: &Transaction<'_>) -> Result<Vec<Firing>, Sche
     Ok(firings)
 }
 
+/// Forgets all firings but these: those of jobs that cannot be read any more.
+pub(super) fn keep_firings(transaction: &Transaction<'_>, kept: &[Firing]) -> Result<(), ScheduleError> {
+    let kept: Vec<_> = kept.iter().map(|firing| firing.id).collect();
+    let sql = "DELETE FROM firing WHERE id NOT IN (SELECT value FROM json_each(?1))";
+    transaction.execute(sql, [serde_json::json!(kept).to_string()])?;
+    Ok(())
+}
+
 /// Writes a new job.
 pub(super) fn insert(transaction: &Transaction<'_>, job: &Job) -> rusqlite::Result<()> {
     let what =
@@ -122,11 +130,11 @@ pub(super) fn retire_unreadable(transaction: &Transaction<'_>, now: Timestamp) -
     while let Some(row) = rows.next()? {
         let (id, what): (String, String) = (row.get(0)?, row.get(1)?);
         if let Err(error) = serde_json::from_str::<NewJob>(&what) {
-            unreadable.push((id, format!("paused, because the job cannot be read: {error}")));
+            unreadable.push((id, format!("the job cannot be read: {error}")));
         }
     }
     for (id, why) in unreadable {
-        transaction.execute("UPDATE job SET enabled = 0, last_outcome = ?2 WHERE id = ?1", [id, why])?;
+        transaction.execute("UPDATE job SET enabled = 0, paused = ?2, last_outcome = ?2 WHERE id = ?1", [id, why])?;
     }
     Ok(())
 }
@@ -141,6 +149,7 @@ fn job(row: &Row<'_>) -> Result<Job, ScheduleError> {
         id: JobId::parse(&id).map_err(|error| damaged(&error))?,
         what: serde_json::from_str(&row.get::<_, String>("what")?).map_err(|error| damaged(&error))?,
         enabled: row.get("enabled")?,
+        paused: row.get("paused")?,
         created: Timestamp::from_unix_millis(row.get("created")?),
         last_fired: time("last_fired")?,
         next_due: time("next_due")?,

@@ -24,7 +24,7 @@ impl Lab {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let opened = ScheduleStore::open(directory.path(), Arc::new(SeededEntropy::new(1))).unwrap();
-        assert_eq!(opened.interrupted, []);
+        assert_eq!(opened.unfinished, []);
         Self { directory, store: opened.store }
     }
 
@@ -32,7 +32,12 @@ impl Lab {
     fn again(self) -> (Self, Vec<Firing>) {
         drop(self.store);
         let opened = ScheduleStore::open(self.directory.path(), Arc::new(SeededEntropy::new(1 << 32))).unwrap();
-        (Self { directory: self.directory, store: opened.store }, opened.interrupted)
+        (Self { directory: self.directory, store: opened.store }, opened.unfinished)
+    }
+
+    /// Says that a run was cut off.
+    fn cut_off(&self, firing: FiringId, millis: i64) {
+        assert!(self.store.finished(firing, &Outcome::Failed("interrupted".to_owned()), at(millis)).unwrap());
     }
 
     fn make(&self, name: &str, when: When, missed: Missed) -> Job {
@@ -130,18 +135,35 @@ fn what_is_due_is_handed_out_once_with_everything_it_acts_with() {
 }
 
 #[test]
-fn a_firing_that_a_crash_cut_off_is_told_once_and_never_repeated() {
+fn a_firing_that_a_crash_cut_off_is_told_until_it_is_finished_and_never_repeated() {
     let lab = Lab::new();
     let job = lab.make("a", hourly(), Missed::All);
     let firing = lab.due(HOUR).remove(0);
-    let (lab, interrupted) = lab.again();
-    assert_eq!(interrupted, std::slice::from_ref(&firing));
-    assert_eq!(lab.due(HOUR), []);
+    let (lab, unfinished) = lab.again();
+    assert_eq!((unfinished, lab.job(job.id).running), (vec![firing.clone()], Some(firing.id)));
+    assert_eq!((lab.due(2 * HOUR), lab.wake(2 * HOUR)), (vec![], None));
+    let (lab, unfinished) = lab.again();
+    assert_eq!(unfinished, std::slice::from_ref(&firing));
+    lab.cut_off(firing.id, HOUR);
     let after = lab.job(job.id);
     assert_eq!((after.last_outcome.as_deref(), after.failures, after.running), (Some("interrupted"), 1, None));
     assert!(!lab.store.finished(firing.id, &Outcome::Succeeded(String::new()), at(HOUR)).unwrap());
-    let (lab, interrupted) = lab.again();
-    assert_eq!((interrupted, lab.run_all(2 * HOUR)), (vec![], vec![2 * HOUR]));
+    let (lab, unfinished) = lab.again();
+    assert_eq!((unfinished, lab.run_all(2 * HOUR)), (vec![], vec![2 * HOUR]));
+}
+
+#[test]
+fn a_paused_job_says_why_until_it_is_resumed() {
+    let lab = Lab::new();
+    let job = lab.make("a", hourly(), Missed::Skip);
+    lab.store.pause(job.id, &"x".repeat(5_000)).unwrap();
+    assert_eq!(lab.job(job.id).paused.map(|why| why.len()), Some(1024 + "…".len()));
+    lab.store.pause(job.id, "its token was revoked").unwrap();
+    let (lab, _) = lab.again();
+    let paused = lab.job(job.id);
+    assert_eq!((paused.enabled, paused.paused.as_deref()), (false, Some("its token was revoked")));
+    lab.store.resume(job.id).unwrap();
+    assert_eq!(lab.job(job.id), job);
 }
 
 #[test]
@@ -222,12 +244,12 @@ fn what_is_done_once_is_done_once() {
 fn a_paused_job_waits_and_what_passed_was_missed() {
     let lab = Lab::new();
     let job = lab.make("a", hourly(), Missed::Once);
-    lab.store.pause(job.id).unwrap();
+    lab.store.pause(job.id, "a break").unwrap();
     assert_eq!((lab.run_all(5 * HOUR), lab.wake(5 * HOUR), lab.job(job.id).enabled), (vec![], None, false));
     lab.store.resume(job.id).unwrap();
     assert_eq!((lab.wake(5 * HOUR), lab.run_all(5 * HOUR)), (Some(5 * HOUR), vec![5 * HOUR]));
     let unknown = JobId::generate(at(0), &SeededEntropy::new(99)).unwrap();
-    assert!(matches!(lab.store.pause(unknown), Err(ScheduleError::Unknown(id)) if id == unknown));
+    assert!(matches!(lab.store.pause(unknown, "a break"), Err(ScheduleError::Unknown(id)) if id == unknown));
 }
 
 #[test]
@@ -377,11 +399,14 @@ proptest! {
                     }
                 }
                 Step::Restart => {
-                    let (again, interrupted) = lab.again();
+                    let (again, unfinished) = lab.again();
                     lab = again;
-                    prop_assert_eq!(interrupted.first().map(|firing| firing.id), running.take());
+                    prop_assert_eq!(unfinished.first().map(|firing| firing.id), running);
+                    if let Some(firing) = running.take() {
+                        lab.cut_off(firing, now);
+                    }
                 }
-                Step::Pause => lab.store.pause(job.id).unwrap(),
+                Step::Pause => lab.store.pause(job.id, "a break").unwrap(),
                 Step::Resume => lab.store.resume(job.id).unwrap(),
             }
             if let Some(wake) = lab.wake(now) {

@@ -1,24 +1,59 @@
 //! The registry: what it knows, and how it refuses.
 
+use std::sync::Arc;
+
 use palyra_policy::builtin_tools;
-use palyra_types::{Sha256Digest, json::canonical_of};
+use palyra_types::{Sha256Digest, ToolMetadata, json::canonical_of};
 
 use super::*;
-use crate::tool::Report;
+use crate::{
+    service::{Performed, Performing, Service, ServiceIntent, ServiceOperation, ServiceOrder},
+    tool::{IntendError, Report},
+    tools::RegistryError,
+};
 
 #[test]
 fn the_registry_is_the_table_that_policy_knows() {
-    let registry = Registry::builtin().unwrap();
+    let registry = Registry::bare().unwrap();
     let known: Vec<_> = registry.definitions().map(|definition| definition.metadata().clone()).collect();
-    let table = builtin_tools().unwrap().into_values();
+    let own =
+        |one: &ToolMetadata| !["memory.", "artifact.", "cron."].iter().any(|of| one.name.as_str().starts_with(of));
+    let table = builtin_tools().unwrap().into_values().filter(own);
     let (internal, callable): (Vec<_>, Vec<_>) = table.partition(|one| registry.is_internal(&one.name));
     assert_eq!(known, callable);
     assert_eq!(internal.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["net.connect"]);
 }
 
 #[test]
+fn a_service_performs_what_the_table_names_and_nothing_is_left_over() {
+    assert_eq!(Registry::builtin(Vec::new()).unwrap_err().to_string().matches("there is no such tool").count(), 1);
+    let operation = |tool| ServiceOperation { tool, description: "d", schema: json!({}), service: Arc::new(Idle) };
+    let refused = Registry::builtin(vec![operation("memory.forge")]).unwrap_err();
+    assert_eq!(refused, RegistryError::NotInTable("memory.forge".to_owned()));
+    let taken = Registry::builtin(vec![operation("fs.read")]).unwrap_err();
+    assert_eq!(taken, RegistryError::NotInTable("fs.read".to_owned()));
+}
+
+/// A service that does nothing.
+struct Idle;
+
+impl Service for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn intend(&self, _: &str, _: &JsonObject, _: Asker<'_>) -> Result<ServiceIntent, IntendError> {
+        Ok(ServiceIntent::default())
+    }
+
+    fn perform(self: Arc<Self>, _: ServiceOrder) -> Performing {
+        Box::pin(std::future::ready(Performed::by_the_daemon(Value::Null)))
+    }
+}
+
+#[test]
 fn what_only_the_daemon_proposes_cannot_be_called() {
-    let registry = Registry::builtin().unwrap();
+    let registry = Registry::bare().unwrap();
     let name = ToolName::parse("net.connect").unwrap();
     let refused = registry.callable(&name).unwrap_err();
     assert_eq!(refused.to_string(), "there is no tool `net.connect`");
@@ -26,7 +61,7 @@ fn what_only_the_daemon_proposes_cannot_be_called() {
 
 #[test]
 fn no_schema_takes_what_it_does_not_name() {
-    for definition in Registry::builtin().unwrap().definitions() {
+    for definition in Registry::bare().unwrap().definitions() {
         let schema = definition.input_schema();
         assert_eq!(schema["additionalProperties"], json!(false), "{}", definition.name());
         assert!(!definition.description().is_empty());
@@ -38,7 +73,7 @@ fn no_schema_takes_what_it_does_not_name() {
 
 #[test]
 fn the_digest_of_a_definition_covers_what_is_told() {
-    let registry = Registry::builtin().unwrap();
+    let registry = Registry::bare().unwrap();
     let definition = registry.definition(&ToolName::parse("fs.read").unwrap()).unwrap();
     let told = json!({
         "v": 1, "name": "fs.read", "summary": "reads a file of the workspace", "description": definition.description(),
