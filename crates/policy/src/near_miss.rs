@@ -54,7 +54,8 @@ pub(crate) fn find(set: &Snapshot, request: &CedarRequest<'_>) -> Vec<NearMiss> 
 
 /// Whether a permit could ever be for whoever asks. What the configuration of a server names is for that server, and nobody becomes one.
 fn is_for(policy: &LoadedPolicy, request: &CedarRequest<'_>) -> bool {
-    let is_for_servers = policy.demands.contains(ContextKey::Configured);
+    // One that uses the context as a whole may look at anything.
+    let is_for_servers = policy.demands.contains(ContextKey::Configured) && policy.demands != Demands::ALL;
     !is_for_servers || request.facts().request.principal.kind() == PrincipalKind::Service
 }
 
