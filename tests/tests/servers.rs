@@ -308,7 +308,7 @@ async fn a_secret_is_a_placeholder_that_becomes_the_value_on_the_way_to_its_host
     let ServerEnd { stderr, .. } = server.stop().await;
     assert_eq!(stderr, "up\n");
     let used = told(&world.lab, RecordKind::VaultUsed).await;
-    assert!(used.len() >= 2 && used.iter().all(|one| one["server"] == "files"), "{used:?}");
+    assert!(!used.is_empty() && used.iter().all(|one| one["server"] == "files"), "{used:?}");
     for record in world.lab.records().await {
         assert_eq!(told_in(record.body.unwrap_or_default().as_bytes(), VALUE), None, "{:?}", record.record.kind);
     }
@@ -401,7 +401,7 @@ fn kill_a_daemon(user: Option<&str>) {
     }
     let mark = format!("{}-{}", std::process::id(), user.unwrap_or("root"));
     let start = || {
-        let holder = env!("CARGO_BIN_EXE_server-holder");
+        let holder = env!("CARGO_BIN_EXE_holder");
         let mut command = match user {
             Some(user) => {
                 let mut command = Command::new("setpriv");

@@ -10,6 +10,7 @@ use cedar_policy::{
     eval_expression,
     pst::{BinaryOp, Expr, Literal, UnaryOp},
 };
+use palyra_types::PrincipalKind;
 use serde::Serialize;
 
 use crate::{
@@ -44,11 +45,18 @@ pub(crate) fn find(set: &Snapshot, request: &CedarRequest<'_>) -> Vec<NearMiss> 
     let mut misses: Vec<(u32, NearMiss)> = set
         .policies
         .iter()
-        .filter(|policy| policy.info.effect == Effect::Permit)
+        .filter(|policy| policy.info.effect == Effect::Permit && is_for(policy, request))
         .filter_map(|policy| miss(policy, request, &question, &entities))
         .collect();
     misses.sort_by(|(a, miss_a), (b, miss_b)| a.cmp(b).then_with(|| miss_a.policy.id.cmp(&miss_b.policy.id)));
     misses.into_iter().take(MAX_NEAR_MISSES).map(|(_, miss)| miss).collect()
+}
+
+/// Whether a permit could ever be for whoever asks. What the configuration of a server names is for that server, and nobody becomes one.
+fn is_for(policy: &LoadedPolicy, request: &CedarRequest<'_>) -> bool {
+    // One that uses the context as a whole may look at anything.
+    let is_for_servers = policy.demands.contains(ContextKey::Configured) && policy.demands != Demands::ALL;
+    !is_for_servers || request.facts().request.principal.kind() == PrincipalKind::Service
 }
 
 /// How a permit missed, and from how far; `None` if it is about something else altogether.

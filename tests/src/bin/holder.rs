@@ -1,5 +1,5 @@
 //! A daemon that speaks with a server and is there to be killed: says where the server began once that has answered a thousand times, and waits.
-//! `server-holder STATE WORKSPACE MARK`
+//! `holder STATE WORKSPACE MARK`
 
 #![allow(clippy::unwrap_used, reason = "it is there to be killed")]
 
