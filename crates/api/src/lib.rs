@@ -17,6 +17,7 @@
 //! | members, roles, switches | [`member`] |
 //! | secrets, and where they may go | [`vault`] |
 //! | skills, their publishers, and calls of them run once more | [`skill`] |
+//! | what MCP clients ask | [`gateway`] |
 //! | signing in to the console | [`console`] |
 //! | errors | [`error`] |
 //! | how all of it looks in OpenAPI, and what is refused of it | [`schema`], [`strict`] |
@@ -29,6 +30,7 @@ pub mod device;
 pub mod document;
 pub mod error;
 pub mod event;
+pub mod gateway;
 pub mod health;
 pub mod journal;
 pub mod member;

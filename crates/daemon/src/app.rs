@@ -24,6 +24,7 @@ use crate::{
     figures::Figures,
     hub::Hub,
     keys::KeysUnderWay,
+    mcp::Mcp,
     pairings::Pairings,
     renewals::Renewals,
     routes,
@@ -82,6 +83,8 @@ pub struct App {
     pub policies: Mutex<InForce>,
     /// Held while configuration and policies are read again.
     pub reloading: tokio::sync::Mutex<()>,
+    /// What the MCP server keeps.
+    pub mcp: Mcp,
     /// The servers of models that are configured now.
     pub providers: ProvidersNow,
     /// The turns of packages to be sent here.

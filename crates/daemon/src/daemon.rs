@@ -45,6 +45,7 @@ use crate::{
     installation::{Files, Installation, InstallationError},
     keys::KeysUnderWay,
     listen::{Bound, Stop, places_within},
+    mcp::{self, Mcp},
     pairings::Pairings,
     places::Places,
     policies,
@@ -157,6 +158,7 @@ impl Daemon {
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
+            mcp: Mcp::default(),
             providers: ProvidersNow::of(&config.provider, &clock, &entropy)?,
             uploads: Arc::new(Semaphore::new(UPLOADS_AT_ONCE)),
             packages: Arc::new(Semaphore::new(PACKAGES_AT_ONCE)),
@@ -178,6 +180,7 @@ impl Daemon {
         let listeners = vec![control, local.serve(served(router), places(), stopping)];
         tokio::spawn(maintain(Arc::clone(&app)));
         tokio::spawn(attempts::record(Arc::clone(&app)));
+        tokio::spawn(mcp::look_after(Arc::clone(&app)));
         let told = Told::tell(&app.home, installation.control(), installation.local());
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");

@@ -21,6 +21,7 @@
 //! | who holds the key of the vault, and when it is opened | [`vault`] |
 //! | when skills are opened, how they are told, and their compiler | [`skills`] |
 //! | models, chats and responses for clients of other products | [`compat`] |
+//! | the MCP server that clients of models use | [`mcp`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -47,6 +48,7 @@ pub mod installation;
 pub mod keys;
 pub mod listen;
 pub mod log;
+pub mod mcp;
 pub mod origin;
 pub mod oversight;
 mod pairing_conversation;

@@ -11,6 +11,7 @@ mod console;
 mod devices;
 mod events;
 mod flags;
+mod gateway;
 mod grants;
 mod health;
 mod identity;
@@ -140,6 +141,7 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(compat::chat))
         .routes(routes!(compat::responses))
         .routes(routes!(compat::embeddings))
+        .routes(routes!(gateway::listen, gateway::post, gateway::end))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()
