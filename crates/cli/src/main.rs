@@ -102,6 +102,9 @@ enum Command {
     /// Make, sign, install and run skills: tools of your own, in WebAssembly.
     #[command(subcommand)]
     Skills(commands::skills::SkillsCommand),
+    /// Let clients of the Model Context Protocol use the tools here.
+    #[command(subcommand)]
+    Mcp(commands::mcp::McpCommand),
     /// See and change who belongs here, what roles may do, and what is switched on.
     #[command(subcommand)]
     Access(commands::access::AccessCommand),
@@ -160,6 +163,7 @@ fn run(command: Command, at: &At, terminal: &Terminal) -> Outcome {
         Command::Tokens(command) => commands::tokens::run(command, at, terminal),
         Command::Vault(command) => commands::vault::run(command, at, terminal),
         Command::Skills(command) => commands::skills::run(command, at, terminal),
+        Command::Mcp(command) => commands::mcp::run(command, at, terminal),
         Command::Access(command) => commands::access::run(command, at, terminal),
         Command::Whoami => commands::whoami::run(at, terminal),
         Command::Open => commands::open::run(at, terminal),

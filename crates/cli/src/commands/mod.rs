@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod journal;
+pub(crate) mod mcp;
 pub(crate) mod open;
 pub(crate) mod pair;
 pub(crate) mod paths;
