@@ -14,7 +14,11 @@ use axum::{
 };
 use palyra_api::call::NewCall;
 use palyra_journal::state::ApprovalState;
-use palyra_types::{Sha256Digest, ToolName, WorkspaceName, id::ApprovalId};
+use palyra_types::{
+    Sha256Digest, ToolName, WorkspaceName,
+    entropy::NoEntropy,
+    id::{ApprovalId, CallId},
+};
 use rmcp::model::ErrorCode;
 use serde_json::{Map, Value, json};
 use tokio::{sync::mpsc, time::Instant};
@@ -25,6 +29,7 @@ use super::{
     outcome,
     pending::{self, PendingCall, Whose},
     sessions::UnderWay,
+    tasks,
     wire::Wire,
 };
 use crate::{
@@ -158,7 +163,7 @@ impl Attempt {
     /// Waits for what comes of it, as long as its client does.
     async fn wait(&mut self, out: Option<&mpsc::Sender<Bytes>>) -> Answer {
         let mut outcome = self.call.outcome.clone();
-        let mut next = Instant::now();
+        let (mut next, mut is_ending) = (Instant::now(), false);
         loop {
             if out.is_some() && Instant::now() >= next {
                 next += BREATH;
@@ -172,10 +177,18 @@ impl Attempt {
                     let over = over.ok().and_then(|over| over.clone());
                     return self.over(over.unwrap_or_else(|| Err(Failure::internal("nobody knows what came of the call"))));
                 }
-                () = cancelled(self.under_way.as_ref()) => {
-                    self.withdraw();
-                    return Answer::Nothing;
-                }
+                end = ended(self.under_way.as_ref()), if !is_ending => match end {
+                    End::Cancelled => {
+                        self.withdraw();
+                        return Answer::Nothing;
+                    }
+                    // Whoever still listens hears what became of the call.
+                    End::SessionOver if self.attached => {
+                        is_ending = true;
+                        let _ = self.app.gate.cancel(self.call.call, &self.caller.petitioner());
+                    }
+                    End::SessionOver => return Answer::Nothing,
+                },
                 () = tokio::time::sleep_until(until) => {}
             }
             if Instant::now() >= self.until
@@ -188,8 +201,7 @@ impl Attempt {
 
     /// The question that the call waits for the answer to.
     async fn question(&self) -> Option<ApprovalId> {
-        let asked = self.app.store.approval_of(self.call.call).await.ok().flatten()?;
-        (asked.state == ApprovalState::Pending).then_some(asked.id)
+        question(&self.app, self.call.call).await
     }
 
     /// Shows that something goes on.
@@ -214,24 +226,27 @@ impl Attempt {
     fn over(&mut self, outcome: Result<palyra_api::call::Call, Failure>) -> Answer {
         (self.attached, self.left) = (false, true);
         self.app.mcp.pending.forget(self.call.call);
-        let is_upstream = self.call.tool.as_str().starts_with("mcp.");
-        Answer::Result(outcome::told(&outcome, is_upstream))
+        Answer::Result(outcome::told(&outcome, &self.call.tool))
     }
 
     /// Lets the call live on, and says how to go on with it.
     fn later(&mut self, approval: ApprovalId) -> Answer {
+        let failed = |error: NoEntropy| Answer::Error(RpcError::new(ErrorCode::INTERNAL_ERROR, error.to_string()));
+        if self.wire.abilities().tasks && matches!(self.wire, Wire::Stateless(_)) {
+            return match tasks::begin(&self.app, &self.call) {
+                Ok(task) => {
+                    (self.attached, self.left) = (false, true);
+                    Answer::Result(task)
+                }
+                Err(error) => failed(error),
+            };
+        }
         let handle = match self.app.mcp.pending.keep(&self.call, self.app.entropy.as_ref()) {
             Ok(handle) => handle,
-            Err(error) => return Answer::Error(RpcError::new(ErrorCode::INTERNAL_ERROR, error.to_string())),
+            Err(error) => return failed(error),
         };
         (self.attached, self.left) = (false, true);
-        let url = place(&self.app, approval);
-        let text = format!(
-            "A person is asked whether `{}` may do this, and has not answered yet. They decide in Palyra's console ({url}; \
-             `palyra open` signs in) or with `palyra approvals watch`.",
-            self.call.tool
-        );
-        let leading = json!({ "mode": "url", "message": text, "url": url });
+        let (text, leading) = leading(&self.app, &self.call, approval);
         let can_lead = self.wire.abilities().urls;
         match &self.wire {
             Wire::Stateless(_) => {
@@ -303,10 +318,8 @@ impl Wanted {
             Some(tool) => (tool, None),
             None => {
                 let near = listing::nearest(app, name);
-                let failure =
-                    || Failure::new("unknown_tool", format!("`{}`", palyra_types::visible::visible(name)), "");
                 // What can be a name is proposed, so that it is on record.
-                let tool = ToolName::parse(name).map_err(|_| outcome::unknown(&failure(), near.as_deref()))?;
+                let tool = ToolName::parse(name).map_err(|_| outcome::unknown(name, near.as_deref(), None))?;
                 (tool, near)
             }
         };
@@ -323,9 +336,10 @@ async fn propose(
     (wire, whose, workspace): (&Wire, Whose, Option<WorkspaceName>),
 ) -> Result<Arc<PendingCall>, Answer> {
     let Wanted { tool, args, what, near } = wanted;
+    let name = tool.clone();
     let refused = |failure: Failure| match failure.detail.code.as_str() {
-        "unknown_tool" => Answer::Error(outcome::unknown(&failure, near.as_deref())),
-        _ => Answer::Result(outcome::told(&Err(failure), false)),
+        "unknown_tool" => Answer::Error(outcome::unknown(name.as_str(), near.as_deref(), failure.detail.call)),
+        _ => Answer::Result(outcome::told(&Err(failure), &name)),
     };
     let run = match wire.session() {
         Some(session) => Some(session.run(app, caller).await.map_err(refused)?),
@@ -350,7 +364,7 @@ async fn propose(
 struct Gone<'a> {
     app: &'a App,
     caller: &'a Caller,
-    call: Option<palyra_types::id::CallId>,
+    call: Option<CallId>,
 }
 
 impl Drop for Gone<'_> {
@@ -361,18 +375,43 @@ impl Drop for Gone<'_> {
     }
 }
 
-async fn cancelled(under_way: Option<&UnderWay>) {
-    match under_way {
-        Some(under_way) => under_way.cancelled().await,
-        None => std::future::pending().await,
+/// Why a request is not waited for any more.
+enum End {
+    Cancelled,
+    SessionOver,
+}
+
+async fn ended(under_way: Option<&UnderWay>) -> End {
+    let Some(under_way) = under_way else { return std::future::pending().await };
+    tokio::select! {
+        () = under_way.cancelled() => End::Cancelled,
+        () = under_way.ended() => End::SessionOver,
     }
 }
 
 /// Whether the client's user does not want what was asked for.
 // SECURITY: the word of a client can take a call back, and nothing else. That it says `accept` means nothing here.
-fn has_declined(request: &Request) -> bool {
+pub(super) fn has_declined(request: &Request) -> bool {
     let answered = request.params.get("inputResponses").and_then(|all| all.get("approval")?.get("action")?.as_str());
     answered == Some("decline")
+}
+
+/// The question that a call waits for the answer to.
+pub(super) async fn question(app: &App, call: CallId) -> Option<ApprovalId> {
+    let asked = app.store.approval_of(call).await.ok().flatten()?;
+    (asked.state == ApprovalState::Pending).then_some(asked.id)
+}
+
+/// What is said about a question, and how a user is led to it.
+pub(super) fn leading(app: &App, call: &PendingCall, approval: ApprovalId) -> (String, Value) {
+    let url = place(app, approval);
+    let text = format!(
+        "A person is asked whether `{}` may do this, and has not answered yet. They decide in Palyra's console ({url}; \
+         `palyra open` signs in) or with `palyra approvals watch`.",
+        call.tool
+    );
+    let leading = json!({ "mode": "url", "message": text, "url": url });
+    (text, leading)
 }
 
 /// Where a person finds a question.

@@ -18,6 +18,7 @@
 //! | tools as clients are told | [`listing`] |
 //! | calls, and waiting for them | [`calling`] |
 //! | calls that outlive their client's patience | [`pending`] |
+//! | the same calls as tasks | [`tasks`] |
 //! | what came of a call, as clients are told | [`outcome`] |
 //! | notifications | [`notices`] |
 //! | errors of the daemon, in their shape | [`failing`] |
@@ -31,6 +32,7 @@ pub mod outcome;
 pub mod pending;
 pub mod serving;
 pub mod sessions;
+pub mod tasks;
 pub mod wire;
 
 use std::{sync::Arc, time::Duration};

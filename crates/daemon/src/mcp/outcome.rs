@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use palyra_api::call::{Call, Output};
-use palyra_types::id::CallId;
+use palyra_types::{ToolName, id::CallId, visible::visible};
 use serde_json::{Map, Value, json};
 
 use super::message::RpcError;
@@ -13,9 +13,9 @@ use crate::failure::Failure;
 
 /// The result of a call that is over.
 #[must_use]
-pub fn told(outcome: &Result<Call, Failure>, is_upstream: bool) -> Map<String, Value> {
+pub fn told(outcome: &Result<Call, Failure>, tool: &ToolName) -> Map<String, Value> {
     match outcome {
-        Ok(call) => ran(call, is_upstream),
+        Ok(call) => ran(call, tool.as_str().starts_with("mcp.")),
         Err(failure) => refused(failure),
     }
 }
@@ -30,11 +30,10 @@ pub fn later(call: CallId, text: &str) -> Map<String, Value> {
 
 /// The error that a request is answered with, if it names no tool. Everything else about a call is told to the model, in a result.
 #[must_use]
-pub fn unknown(failure: &Failure, near: Option<&str>) -> RpcError {
+pub fn unknown(name: &str, near: Option<&str>, call: Option<CallId>) -> RpcError {
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    let detail = &failure.detail;
-    let message = format!("Unknown tool: {}{near}", detail.message);
-    RpcError::invalid_params(message).with(json!({ "code": detail.code, "call": detail.call, "retry": false }))
+    let message = format!("there is no tool `{}`{near}", visible(name));
+    RpcError::invalid_params(message).with(json!({ "code": "unknown_tool", "call": call, "retry": false }))
 }
 
 fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {

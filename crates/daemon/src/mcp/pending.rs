@@ -8,14 +8,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use palyra_api::call::Call;
-use palyra_types::{Entropy, Sha256Digest, ToolName, entropy::NoEntropy, id::CallId, json::digest_of};
+use palyra_types::{Entropy, Sha256Digest, Timestamp, ToolName, entropy::NoEntropy, id::CallId, json::digest_of};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -41,6 +41,7 @@ pub struct PendingCall {
     what: Sha256Digest,
     begun: Instant,
     handle: Mutex<Option<Sha256Digest>>,
+    task: OnceLock<(Sha256Digest, Timestamp)>,
     attended: AtomicBool,
 }
 
@@ -57,13 +58,19 @@ impl PendingCall {
     /// A call that was begun.
     #[must_use]
     pub fn new(call: CallId, (tool, what): (ToolName, Sha256Digest), whose: Whose, outcome: Outcome) -> Self {
-        let (handle, attended) = (Mutex::default(), AtomicBool::new(true));
-        Self { call, tool, outcome, whose, what, begun: Instant::now(), handle, attended }
+        let (handle, task, attended) = (Mutex::default(), OnceLock::new(), AtomicBool::new(true));
+        Self { call, tool, outcome, whose, what, begun: Instant::now(), handle, task, attended }
     }
 
     /// Lets the next request go on with it.
     pub fn leave(&self) {
         self.attended.store(false, Ordering::SeqCst);
+    }
+
+    /// When it became a task, if it did.
+    #[must_use]
+    pub fn task_since(&self) -> Option<Timestamp> {
+        self.task.get().map(|(_, since)| *since)
     }
 
     fn attend(&self) -> bool {
@@ -85,6 +92,37 @@ impl PendingCalls {
     pub fn keep(&self, call: &Arc<PendingCall>, entropy: &dyn Entropy) -> Result<String, NoEntropy> {
         let handle = fresh_id(entropy)?;
         *call.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(Sha256Digest::of(handle.as_bytes()));
+        self.insert(call);
+        call.leave();
+        Ok(handle)
+    }
+
+    /// Keeps a call as a task, and gives out the id of that. Only by this is it known from then on.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub fn keep_as_task(
+        &self,
+        call: &Arc<PendingCall>,
+        entropy: &dyn Entropy,
+        now: Timestamp,
+    ) -> Result<String, NoEntropy> {
+        let id = fresh_id(entropy)?;
+        let _ = call.task.set((Sha256Digest::of(id.as_bytes()), now));
+        self.insert(call);
+        Ok(id)
+    }
+
+    /// The task of this id, if it is this credential's.
+    #[must_use]
+    pub fn by_task(&self, id: &str, shown: &Shown) -> Option<Arc<PendingCall>> {
+        let digest = Sha256Digest::of(id.as_bytes());
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |one: &PendingCall| one.task.get().is_some_and(|(known, _)| *known == digest);
+        calls.values().find(|one| one.whose.shown == *shown && is_it(one)).cloned()
+    }
+
+    fn insert(&self, call: &Arc<PendingCall>) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = calls.values().filter(|one| one.whose.shown == call.whose.shown);
         if own.clone().count() >= MOST_OF_ONE
@@ -94,9 +132,6 @@ impl PendingCalls {
             calls.remove(&oldest);
         }
         calls.insert(call.call, Arc::clone(call));
-        drop(calls);
-        call.leave();
-        Ok(handle)
     }
 
     /// The call that a handle stands for, if all else is the same. The handle is used up.
@@ -122,7 +157,8 @@ impl PendingCalls {
     #[must_use]
     pub fn same(&self, whose: &Whose, what: Sha256Digest) -> Option<Arc<PendingCall>> {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = calls.values().find(|one| one.whose == *whose && one.what == what && one.attend())?;
+        let is_it = |one: &PendingCall| one.whose == *whose && one.what == what && one.task.get().is_none();
+        let call = calls.values().find(|one| is_it(one) && one.attend())?;
         Some(Arc::clone(call))
     }
 
@@ -142,11 +178,11 @@ impl PendingCalls {
 const MOST_OF_ONE: usize = 256;
 
 /// How long, at least.
-const KEPT: Duration = Duration::from_secs(1_800);
+pub const KEPT: Duration = Duration::from_secs(1_800);
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::{Timestamp, TokenId, entropy::SeededEntropy};
+    use palyra_types::{TokenId, entropy::SeededEntropy};
 
     use super::*;
 

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use palyra_types::WorkspaceName;
-use rmcp::model::ErrorCode;
+use rmcp::model::{ErrorCode, TASKS_EXTENSION_ID};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     message::{self, Message, Notification, Request, RpcError},
     notices,
     sessions::Session,
+    tasks,
     wire::{self, Abilities, Wire},
 };
 use crate::{app::App, authorise::not_that_way, caller::Caller, failure::Failure, reply};
@@ -94,6 +95,9 @@ async fn serve(
         ("subscriptions/listen", Wire::Stateless(_)) => return notices::subscribe(app, caller, (request, wire)),
         ("tools/list", _) => listing::page(app, caller, request.text("cursor")).map(|page| kept(page, &wire)),
         ("server/discover", Wire::Stateless(_)) => Ok(kept(discovered(), &wire)),
+        ("tasks/get" | "tasks/update" | "tasks/cancel", Wire::Stateless(abilities)) => {
+            tasks::answer(app, caller, &request, *abilities).await
+        }
         ("ping", Wire::Session(_)) => Ok(Map::new()),
         (other, _) => Err(RpcError::no_method(other)),
     };
@@ -147,7 +151,7 @@ fn session(app: &App, caller: &Caller, headers: &HeaderMap) -> Result<Arc<Sessio
     let session = app.mcp.sessions.find(id, &caller.shown).ok_or_else(|| {
         RpcError::new(NO_SESSION, "there is no such session; `initialize` begins another").status(StatusCode::NOT_FOUND)
     })?;
-    wire::check_session(headers, &session)?;
+    wire::check_session(headers)?;
     Ok(session)
 }
 
@@ -179,6 +183,8 @@ fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Failure> {
 /// What is told of this server to whoever discovers it.
 fn discovered() -> Map<String, Value> {
     let mut result = able();
+    let able = json!({ "tools": { "listChanged": true }, "extensions": { TASKS_EXTENSION_ID: {} } });
+    result.insert("capabilities".to_owned(), able);
     result.insert("supportedVersions".to_owned(), json!(wire::supported()));
     result
 }

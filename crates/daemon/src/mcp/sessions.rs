@@ -188,10 +188,12 @@ pub struct UnderWay {
 impl UnderWay {
     /// Waits until its client wants no answer any more.
     pub async fn cancelled(&self) {
-        tokio::select! {
-            () = self.cancelled.notified() => {}
-            () = self.session.ended() => {}
-        }
+        self.cancelled.notified().await;
+    }
+
+    /// Waits until its session is over.
+    pub async fn ended(&self) {
+        self.session.ended().await;
     }
 }
 

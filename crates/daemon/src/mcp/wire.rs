@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use palyra_types::visible::visible;
-use rmcp::model::{ErrorCode, ProtocolVersion};
+use rmcp::model::{ErrorCode, ProtocolVersion, TASKS_EXTENSION_ID};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -30,13 +30,17 @@ pub enum Wire {
 pub struct Abilities {
     /// It can lead its user to a URL.
     pub urls: bool,
+    /// It can come back for what a call came to.
+    pub tasks: bool,
 }
 
 impl Abilities {
     /// What capabilities say.
     #[must_use]
     pub fn of(capabilities: &Value) -> Self {
-        Self { urls: capabilities.get("elicitation").and_then(|one| one.get("url")).is_some_and(Value::is_object) }
+        let has =
+            |kind: &str, one: &str| capabilities.get(kind).and_then(|all| all.get(one)).is_some_and(Value::is_object);
+        Self { urls: has("elicitation", "url"), tasks: has("extensions", TASKS_EXTENSION_ID) }
     }
 }
 
@@ -119,6 +123,7 @@ pub fn check(request: &Request, headers: &HeaderMap) -> Result<Abilities, RpcErr
     same(METHOD, header(headers, METHOD)?, &request.method)?;
     let name = match request.method.as_str() {
         "tools/call" => request.text("name"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => request.text("taskId"),
         _ => None,
     };
     if let Some(name) = name {
@@ -135,14 +140,15 @@ pub fn negotiated(wanted: Option<&str>) -> ProtocolVersion {
     known.cloned().unwrap_or(ProtocolVersion::V_2025_11_25)
 }
 
-/// Whether the head of a request names the version of its session, or none.
+/// Whether the head of a request names a version that has sessions, or none. Which one was agreed on counts all the same: some clients name
+/// an older one.
 ///
 /// # Errors
 /// When it names another.
-pub fn check_session(headers: &HeaderMap, session: &Session) -> Result<(), RpcError> {
+pub fn check_session(headers: &HeaderMap) -> Result<(), RpcError> {
     match header(headers, VERSION)? {
         None => Ok(()),
-        Some(named) if named == session.version.as_str() => Ok(()),
+        Some(named) if is_known(named) => Ok(()),
         Some(named) => Err(unsupported(named)),
     }
 }
@@ -199,7 +205,7 @@ fn unsupported(version: &str) -> RpcError {
 }
 
 fn is_known(version: &str) -> bool {
-    OLDER.iter().any(|known| known.as_str() == version)
+    OLDER.iter().any(|known| known.as_str() == version) || version == ProtocolVersion::V_2025_03_26.as_str()
 }
 
 /// The head of a request says its version there.
@@ -245,7 +251,7 @@ mod tests {
     fn head_and_body_agree() {
         let call = request("tools/call", json!({ "name": "fs_read" }));
         let good = [(VERSION, "2026-07-28"), (METHOD, "tools/call"), (NAME, "fs_read")];
-        assert_eq!(check(&call, &head(&good)), Ok(Abilities { urls: true }));
+        assert_eq!(check(&call, &head(&good)), Ok(Abilities { urls: true, tasks: false }));
         let coded = [(VERSION, "2026-07-28"), (METHOD, "tools/call"), (NAME, "=?base64?ZnNfcmVhZA==?=")];
         assert!(check(&call, &head(&coded)).is_ok());
         for wrong in [
