@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_api::token::NewToken;
+use palyra_api::{member::SetFlag, token::NewToken};
 use palyra_client::{Client, DeviceKeys, Endpoint};
 use palyra_identity::DeviceIdentity;
 use tempfile::TempDir;
@@ -99,18 +99,29 @@ impl Daemon {
         DeviceIdentity::read(&self.state().join("identity/device.json")).expect("a device")
     }
 
+    /// The owner.
+    #[must_use]
+    pub fn owner(&self) -> Client {
+        let DeviceIdentity { authorities, certificate, key, .. } = &self.device();
+        let keys = DeviceKeys { authorities, certificate, key };
+        Client::control(&self.control.to_string(), keys).expect("the owner's keys")
+    }
+
+    /// Switches a part of it on.
+    pub fn switch_on(&self, flag: &str) {
+        let switching = self.owner();
+        runtime().block_on(switching.set_flag(flag, &SetFlag { on: true })).expect("a flag");
+    }
+
     /// Mints so many tokens, each of an agent of its own and as fast as a token can be.
     #[must_use]
     pub fn tokens(&self, count: usize) -> Vec<String> {
-        let DeviceIdentity { authorities, certificate, key, .. } = &self.device();
-        let keys = DeviceKeys { authorities, certificate, key };
-        let owner = Client::control(&self.control.to_string(), keys).expect("the owner's keys");
-        let runtime = runtime();
+        let (owner, runtime) = (self.owner(), runtime());
         let minted = (0..count).map(|number| {
             let new = NewToken {
                 name: format!("measurement {number}"),
                 principal: format!("agent:measurement-{number}"),
-                scopes: ["calls.create", "calls.read"].map(str::to_owned).into(),
+                scopes: ["calls.create", "calls.read", "mcp.call"].map(str::to_owned).into(),
                 lifetime_seconds: 3_600,
                 role: None,
                 workspaces: None,
