@@ -185,7 +185,10 @@ impl Attempt {
                     // Whoever still listens hears what became of the call.
                     End::SessionOver if self.attached => {
                         is_ending = true;
-                        let _ = self.app.gate.cancel(self.call.call, &self.caller.petitioner());
+                        // Calls of a credential that was taken away are stopped in the name of whoever took it.
+                        if self.caller.shown.counts(&self.app) {
+                            let _ = self.app.gate.cancel(self.call.call, &self.caller.petitioner());
+                        }
                     }
                     End::SessionOver => return Answer::Nothing,
                 },

@@ -86,7 +86,7 @@ pub(crate) fn run(args: &ConnectArgs, at: &At, terminal: &Terminal) -> Outcome {
         if !is_known(&connection, &token_file, &principal).await {
             mint(args, &principal, &token_file, daemon).await?;
         }
-        Ok(is_on(args, daemon).await?)
+        is_on(args, daemon).await
     })?;
     if let (Some(file), Some(merged)) = (&file, &merged) {
         replace(file, merged).map_err(|error| {

@@ -9,6 +9,7 @@ use std::{
     io::{self, BufRead, Write},
     path::PathBuf,
     thread,
+    time::Duration,
 };
 
 use clap::Args;
@@ -49,14 +50,18 @@ pub(crate) fn run(args: &ServeArgs, at: &At) -> Outcome {
         })?),
         None => Route::Of(home()?),
     };
-    block_on(async {
-        let (lines, out) = (typed(), printed());
+    let (out, written) = printed();
+    let outcome = block_on(async {
+        let lines = typed();
         let bridge = Bridge::new(route, bearer, args.workspace.clone(), out);
         // A token that is known to be the wrong one ends it here; a daemon that is not there yet may come.
         bridge.introduce().await?;
         bridge.hand_on(lines).await;
         Ok(Exit::Ok)
-    })
+    });
+    // What was said last is still to be written, if anybody reads it.
+    let _ = written.recv_timeout(LAST_WORD);
+    outcome
 }
 
 /// The agent's token.
@@ -114,9 +119,12 @@ fn next(input: &mut impl BufRead) -> Option<Line> {
 }
 
 /// Standard output, written by a thread of its own: a client that does not read holds up nothing but its answers.
-fn printed() -> Sender<String> {
+fn printed() -> (Sender<String>, std::sync::mpsc::Receiver<()>) {
     let (sender, mut messages) = mpsc::channel::<String>(AHEAD);
+    let (over, written) = std::sync::mpsc::channel();
     thread::spawn(move || {
+        // Dropped when all is written.
+        let _over: std::sync::mpsc::Sender<()> = over;
         let mut out = io::stdout().lock();
         while let Some(message) = messages.blocking_recv() {
             // Who reads no more has closed standard input as well.
@@ -126,8 +134,11 @@ fn printed() -> Sender<String> {
             }
         }
     });
-    sender
+    (sender, written)
 }
+
+/// How long it may take to write what was said last.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Longer than any token.
 const LONGEST_TOKEN: u64 = 4_096;
