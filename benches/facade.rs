@@ -21,7 +21,7 @@ fn main() {
     let provider =
         format!("[[provider]]\nname = \"lab\"\nbase_url = \"{}\"\nmodels = {{ gpt = \"m\" }}\n", torrent.url());
     let daemon = Daemon::start_with(&provider);
-    daemon.switch_on_facade();
+    daemon.switch_on("compat_api");
     let token = daemon.tokens_for(&["compat.chat.create"], 1).remove(0);
     let home = directory();
     let mut log = File::create(home.path().join("log")).expect("a file");

@@ -113,15 +113,16 @@ impl Daemon {
         Client::control(&self.control.to_string(), keys).expect("the owner's keys")
     }
 
-    /// Switches on the routes for clients of other products.
-    pub fn switch_on_facade(&self) {
-        runtime().block_on(self.owner().set_flag("compat_api", &SetFlag { on: true })).expect("it is switched on");
+    /// Switches a part of it on.
+    pub fn switch_on(&self, flag: &str) {
+        let switching = self.owner();
+        runtime().block_on(switching.set_flag(flag, &SetFlag { on: true })).expect("a flag");
     }
 
     /// Mints so many tokens, each of an agent of its own and as fast as a token can be.
     #[must_use]
     pub fn tokens(&self, count: usize) -> Vec<String> {
-        self.tokens_for(&["calls.create", "calls.read"], count)
+        self.tokens_for(&["calls.create", "calls.read", "mcp.call"], count)
     }
 
     /// The same for these scopes.

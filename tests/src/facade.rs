@@ -154,7 +154,7 @@ pub fn target() -> PathBuf {
     program.parent().and_then(std::path::Path::parent).unwrap().to_owned()
 }
 
-fn read(bytes: &[u8]) -> Answered {
+pub(crate) fn read(bytes: &[u8]) -> Answered {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -6,6 +6,7 @@ pub mod canary;
 pub mod daemon;
 pub mod facade;
 mod faults;
+pub mod gateway;
 mod lab;
 pub mod model_server;
 pub mod paired;

@@ -131,6 +131,9 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/responses/{id}", "PPPPSPSPP"),
     ("GET", "/v1/responses/{id}/input_items", "PPPPSPSPP"),
     ("POST", "/v1/embeddings", "PPPPSPSPP"),
+    ("POST", "/mcp", "WWWWSPSPW"),
+    ("GET", "/mcp", "WWWWSPSPW"),
+    ("DELETE", "/mcp", "WWWWSPSPW"),
     ("GET", "/api/v1/vault", "PPPDSPSPP"),
     ("GET", "/api/v1/vault/secrets", "PPPDSPSPP"),
     ("GET", "/api/v1/vault/secrets/{scope}/{name}", "PPPDSPSPP"),
@@ -313,7 +316,9 @@ async fn answer(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &st
     };
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
     let body: Value = serde_json::from_str(body).unwrap_or_default();
-    (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
+    // JSON-RPC has a number there, and the word in its data.
+    let code = [&body["error"]["data"]["code"], &body["error"]["code"]].into_iter().find_map(Value::as_str);
+    (status, code.unwrap_or_default().to_owned())
 }
 
 /// The letter for what came of a request.

@@ -21,6 +21,7 @@
 //! | MCP servers behind the gateway | [`mcp`] |
 //! | notes and files that agents keep | [`memory`] |
 //! | calls that are proposed later | [`cron`] |
+//! | what MCP clients ask | [`gateway`] |
 //! | signing in to the console | [`console`] |
 //! | what other programs ask before they do something themselves | [`authorize`] |
 //! | errors | [`error`] |
@@ -36,6 +37,7 @@ pub mod device;
 pub mod document;
 pub mod error;
 pub mod event;
+pub mod gateway;
 pub mod health;
 pub mod journal;
 pub mod mcp;

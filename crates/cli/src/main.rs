@@ -105,7 +105,7 @@ enum Command {
     /// Make, sign, install and run skills: tools of your own, in WebAssembly.
     #[command(subcommand)]
     Skills(commands::skills::SkillsCommand),
-    /// Put MCP servers behind the gateway, and say which of their tools count.
+    /// Let MCP clients use the tools here, and put MCP servers behind the gateway.
     #[command(subcommand)]
     Mcp(commands::mcp::McpCommand),
     /// See and delete what agents remember.

@@ -36,7 +36,7 @@ const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// A client of one daemon. Clones share a connection. It is used within one runtime.
 #[derive(Clone)]
 pub struct Client {
-    connections: Arc<Connections>,
+    pub(crate) connections: Arc<Connections>,
     bearer: Option<Bearer>,
     patience: Duration,
     authorities: Arc<Mutex<Option<Sha256Digest>>>,
@@ -165,7 +165,7 @@ impl Client {
         Err(ClientError::Protocol(format!("it answered {status} with something else than {kind}")))
     }
 
-    async fn send(&self, request: Ask<'_>) -> Result<(Response<Incoming>, InUse), ClientError> {
+    pub(crate) async fn send(&self, request: Ask<'_>) -> Result<(Response<Incoming>, InUse), ClientError> {
         let request = self.build(request).map_err(|error| ClientError::Protocol(error.to_string()))?;
         let answered = self.connections.send(request, self.patience).await?;
         let told = answered.0.headers().get(AUTHORITIES).and_then(|told| told.to_str().ok());
@@ -187,6 +187,9 @@ impl Client {
         if let Some(key) = ask.key {
             request = request.header("idempotency-key", HeaderValue::from_str(key.as_str())?);
         }
+        for (name, value) in ask.headers {
+            request = request.header(name, HeaderValue::from_str(&value)?);
+        }
         if ask.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
@@ -194,7 +197,7 @@ impl Client {
     }
 
     /// Reads an answer to its end and keeps the connection.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
         response: Response<Incoming>,
         connection: InUse,
@@ -233,6 +236,7 @@ pub(crate) struct Ask<'a> {
     accept: &'static str,
     body: Option<Bytes>,
     key: Option<&'a IdempotencyKey>,
+    headers: Vec<(&'static str, String)>,
     wait: Wait,
 }
 
@@ -247,7 +251,15 @@ pub(crate) enum Wait {
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), accept: "application/json", body: None, key: None, wait: Wait::Short }
+        Self {
+            method,
+            path: path.into(),
+            accept: "application/json",
+            body: None,
+            key: None,
+            headers: Vec::new(),
+            wait: Wait::Short,
+        }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -272,6 +284,11 @@ impl<'a> Ask<'a> {
         Self { key, ..self }
     }
 
+    /// The same with further headers.
+    pub(crate) fn headers(self, headers: Vec<(&'static str, String)>) -> Self {
+        Self { headers, ..self }
+    }
+
     pub(crate) fn accept(self, accept: &'static str) -> Self {
         Self { accept, ..self }
     }
@@ -282,7 +299,7 @@ impl<'a> Ask<'a> {
 }
 
 /// Whether an answer is of a kind, such as `text/event-stream`.
-fn is_of(response: &Response<Incoming>, kind: &str) -> bool {
+pub(crate) fn is_of(response: &Response<Incoming>, kind: &str) -> bool {
     let given = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     given.is_some_and(|given| given.starts_with(kind))
 }

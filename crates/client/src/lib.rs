@@ -9,6 +9,7 @@
 //! | how to reach a daemon | [`Client`], [`Endpoint`], [`DeviceKeys`], [`Bearer`] |
 //! | one method for each route | `routes.rs`; `vault.rs` for those of the vault, [`skills`] for those of skills, `mcp.rs` for those of MCP servers, `keeping.rs` for what agents keep and schedule |
 //! | events as they happen | [`EventStream`], [`Told`] |
+//! | the MCP server, message by message | [`McpHead`], [`McpAnswer`] |
 //! | why there is no answer | [`ClientError`] |
 
 mod bearer;
@@ -16,6 +17,7 @@ mod client;
 mod connection;
 mod endpoint;
 mod error;
+mod gateway;
 mod keeping;
 mod mcp;
 mod query;
@@ -31,6 +33,7 @@ pub use bearer::{Bearer, BearerError};
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
+pub use gateway::{McpAnswer, McpHead};
 pub use palyra_types::IdempotencyKey;
 pub use routes::Proposed;
 pub use stream::EventStream;

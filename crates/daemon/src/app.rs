@@ -25,6 +25,7 @@ use crate::{
     hub::Hub,
     keeping::Keeping,
     keys::KeysUnderWay,
+    mcp::Mcp,
     pairings::Pairings,
     renewals::Renewals,
     routes,
@@ -86,6 +87,8 @@ pub struct App {
     pub policies: Mutex<InForce>,
     /// Held while configuration and policies are read again.
     pub reloading: tokio::sync::Mutex<()>,
+    /// What the MCP server keeps.
+    pub mcp: Mcp,
     /// The servers of models that are configured now.
     pub providers: ProvidersNow,
     /// What is said with agent models.

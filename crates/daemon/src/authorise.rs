@@ -176,11 +176,17 @@ fn check_credential(caller: &Caller, wanted: Credentials) -> Result<(), Failure>
     match (wanted, &caller.shown) {
         (Credentials::All, _)
         | (Credentials::Devices, Shown::Device(_))
+        | (Credentials::Tokens, Shown::Token(_))
         | (Credentials::Console, Shown::Console { .. }) => Ok(()),
         (Credentials::Devices, _) => Err(Failure::new(
             "wrong_credential",
             "this is for paired devices, by their certificate",
             "use the control listener; `palyra` does",
+        )),
+        (Credentials::Tokens, _) => Err(Failure::new(
+            "wrong_credential",
+            "this is for programs that hold an API token",
+            "mint one: `palyra tokens create`, or `palyra mcp connect` for an MCP client",
         )),
         (Credentials::Console, _) => Err(Failure::new(
             "wrong_credential",

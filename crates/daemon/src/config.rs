@@ -72,6 +72,8 @@ pub struct Config {
     /// The MCP servers behind the gateway.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mcp: Vec<ServerSection>,
+    /// How clients of the MCP server are waited with.
+    pub mcp_gateway: McpGatewaySection,
     /// What the daemon says about itself.
     pub log: LogSection,
 }
@@ -270,6 +272,28 @@ pub struct AccessSection {
 impl Default for AccessSection {
     fn default() -> Self {
         Self { principal_per_minute: DEFAULT_PRINCIPAL_RATE_LIMIT_PER_MINUTE }
+    }
+}
+
+/// `[mcp_gateway]`: how clients of the MCP server are waited with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct McpGatewaySection {
+    /// How long a request for a call waits for a person. Clients give up after a minute.
+    pub wait_seconds: NonZeroU32,
+    /// How long a session is kept that nobody uses.
+    pub idle_seconds: NonZeroU32,
+}
+
+impl Default for McpGatewaySection {
+    fn default() -> Self {
+        const fn seconds(count: u32) -> NonZeroU32 {
+            match NonZeroU32::new(count) {
+                Some(count) => count,
+                None => NonZeroU32::MIN,
+            }
+        }
+        Self { wait_seconds: seconds(50), idle_seconds: seconds(3_600) }
     }
 }
 
@@ -500,6 +524,7 @@ pub const SECTIONS: &[&str] = &[
     "agent",
     "transcripts",
     "mcp",
+    "mcp_gateway",
     "log",
 ];
 
@@ -578,7 +603,7 @@ mod tests {
         assert_eq!(parse(&shown), Ok(Config::default()));
         let known = toml::Table::try_from(Config::default()).unwrap();
         let named: toml::Table = toml::from_str(&shown).unwrap();
-        for section in ["listen", "journal", "access", "vault", "transcripts", "log"] {
+        for section in ["listen", "journal", "access", "vault", "transcripts", "mcp_gateway", "log"] {
             let (known, named) = (known[section].as_table().unwrap(), named[section].as_table().unwrap());
             assert!(known.keys().all(|key| named.contains_key(key)), "[{section}] leaves out a key");
         }

@@ -50,6 +50,7 @@ use crate::{
     keeping::{Keeping, KeepingError},
     keys::KeysUnderWay,
     listen::{Bound, Stop, places_within},
+    mcp::{self, Mcp},
     pairings::Pairings,
     places::Places,
     policies,
@@ -176,6 +177,7 @@ impl Daemon {
             local: config.listen.local,
             policies: Mutex::new(InForce { since: clock.now(), refused: None }),
             reloading: tokio::sync::Mutex::default(),
+            mcp: Mcp::default(),
             providers: ProvidersNow::of(&config.provider, &clock, &entropy)?,
             keeping,
             schedule,
@@ -200,6 +202,7 @@ impl Daemon {
         tokio::spawn(maintain(Arc::clone(&app)));
         tokio::spawn(attempts::record(Arc::clone(&app)));
         tokio::spawn(scheduler::run(Arc::clone(&app), unfinished));
+        tokio::spawn(mcp::look_after(Arc::clone(&app)));
         let told = Told::tell(&app.home, installation.control(), installation.local());
         let told = told.inspect_err(|error| {
             tracing::warn!(%error, "commands look for this daemon where the configuration says");

@@ -30,6 +30,7 @@ use crate::{
     compat::failing,
     extract::{BACKUP_BODY, FACADE_BODY, LONGEST_BODY, PACKAGE_BODY, too_large},
     failure::Failure,
+    mcp,
 };
 
 /// Which listener a request came in by.
@@ -230,6 +231,9 @@ fn told(response: Response, mut detail: ErrorDetail, (id, path): (&str, &str)) -
         parts.status = failing::status(parts.status);
         failing::advise(&mut parts.headers, parts.status);
         serde_json::to_vec(&failing::shape(parts.status, &detail))
+    } else if mcp::is_ours(path) {
+        mcp::failing::challenge(&mut parts.headers, &detail);
+        serde_json::to_vec(&mcp::failing::shape(parts.status, &detail))
     } else {
         serde_json::to_vec(&ErrorBody { error: detail })
     };

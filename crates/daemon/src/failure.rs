@@ -346,6 +346,7 @@ pub fn status_of(code: &str) -> StatusCode {
         "approval_expired" | "dropped" => StatusCode::GONE,
         "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "not_json" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "not_acceptable" => StatusCode::NOT_ACCEPTABLE,
         "bad_arguments" | "unknown_workspace" | "no_sandbox" | "key_reused" | "bad_pattern" | "bad_timebox"
         | "policies_invalid" | "config_invalid" | "not_allowed_so" | "no_address" => StatusCode::UNPROCESSABLE_ENTITY,
         "no_passphrase" | "weak_passphrase" | "bad_secret" | "bad_binding" | "bad_backup" | "bad_recipient" => {

@@ -26,6 +26,7 @@
 //! | MCP servers behind the gateway | [`upstream`] |
 //! | what agents keep: notes and files | [`keeping`] |
 //! | calls that are proposed later | [`scheduling`] |
+//! | the MCP server that clients of models use | [`mcp`] |
 //! | the console's sessions | [`console`] |
 //! | health and figures | [`readiness`], [`sandbox`], [`figures`], [`log`] |
 
@@ -54,6 +55,7 @@ pub mod keeping;
 pub mod keys;
 pub mod listen;
 pub mod log;
+pub mod mcp;
 pub mod origin;
 pub mod oversight;
 mod pairing_conversation;

@@ -14,6 +14,7 @@ use palyra_types::{
     json::Limits,
 };
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::{app::App, caller::Caller, failure::Failure, hub::Wanted, keys::KeyInUse, story};
 
@@ -136,6 +137,37 @@ impl Proposing<'_> {
             }
         }
     }
+
+    /// Has it accepted, for a caller that waits all the same, as long as it can.
+    ///
+    /// # Errors
+    /// When it is refused at once.
+    pub async fn begin(self, shared: &Arc<App>) -> Result<Begun, Failure> {
+        let Self { app, proposal, holding: _holding } = self;
+        let (call, asked) = (proposal.call, Asking::of(&proposal));
+        let Accepted { outcome, .. } = app.gate.submit(proposal).await.map_err(|refusal| {
+            app.figures.ended(refusal.code());
+            Failure::refused(&refusal, call)
+        })?;
+        let (told, over_once) = watch::channel(None);
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move {
+            // Without a word from the gate nobody knows, and whoever waits is told so when this is dropped.
+            if let Ok(outcome) = outcome.await {
+                shared.figures.ended(story::outcome_word(&outcome));
+                told.send_replace(Some(over(&shared, &asked, outcome).await));
+            }
+        });
+        Ok(Begun { call, outcome: over_once })
+    }
+}
+
+/// A call that goes on without its caller, and what will have come of it.
+pub struct Begun {
+    /// The call.
+    pub call: CallId,
+    /// What came of it, once it is over.
+    pub outcome: watch::Receiver<Option<Result<Call, Failure>>>,
 }
 
 /// Who asked for which call, by which key.

@@ -39,6 +39,8 @@ pub enum Credentials {
     All,
     /// Devices alone.
     Devices,
+    /// API tokens alone: it is for programs.
+    Tokens,
     /// Sessions of the console alone.
     Console,
 }
@@ -98,6 +100,10 @@ static BY_PATH: LazyLock<HashMap<&'static str, Vec<Rule>>> = LazyLock::new(|| {
 
 const fn known(scopes: &'static [Scope], asks: Asks) -> Entry {
     Entry::Known(Needs { credentials: Credentials::All, scopes, asks })
+}
+
+const fn for_programs(scopes: &'static [Scope], asks: Asks) -> Entry {
+    Entry::Known(Needs { credentials: Credentials::Tokens, scopes, asks })
 }
 
 const fn for_devices(asks: Asks) -> Entry {
@@ -257,6 +263,9 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (delete.clone(), "/v1/responses/{id}", known(&[CompatResponsesCreate], Own)),
         (get.clone(), "/v1/responses/{id}/input_items", known(&[CompatResponsesCreate], Own)),
         (post.clone(), "/v1/embeddings", known(&[CompatEmbeddingsCreate], Gate)),
+        (get.clone(), "/mcp", for_programs(&[McpCall], Gate)),
+        (post.clone(), "/mcp", for_programs(&[McpCall], Gate)),
+        (delete.clone(), "/mcp", for_programs(&[McpCall], Gate)),
         (put, "/api/v1/flags/{name}", known(&[Configure], About(DaemonConfigure, Daemon))),
         (post.clone(), "/api/v1/console/links", for_devices(About(ApprovalList, Daemon))),
         (post, "/api/v1/console/session", Entry::Open),

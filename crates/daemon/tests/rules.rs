@@ -39,8 +39,8 @@ fn cells(entry: Entry) -> [String; 4] {
             let scopes: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
             let token = match (credentials, scopes.is_empty()) {
                 (Credentials::Devices | Credentials::Console, _) => "no".to_owned(),
-                (Credentials::All, true) => "any scope".to_owned(),
-                (Credentials::All, false) => scopes.join(" or "),
+                (Credentials::All | Credentials::Tokens, true) => "any scope".to_owned(),
+                (Credentials::All | Credentials::Tokens, false) => scopes.join(" or "),
             };
             let asked = match asks {
                 Asks::Nothing => "nothing: it is about the credential itself".to_owned(),
@@ -55,7 +55,9 @@ fn cells(entry: Entry) -> [String; 4] {
                 Asks::Kept(action) => format!("`{action}` on the scope that it is kept in"),
                 Asks::Gate => "by the gate, about what is proposed".to_owned(),
             };
-            [word(credentials != Credentials::Console), token, word(credentials != Credentials::Devices), asked]
+            let control = matches!(credentials, Credentials::All | Credentials::Devices);
+            let console = matches!(credentials, Credentials::All | Credentials::Console);
+            [word(control), token, word(console), asked]
         }
     }
 }

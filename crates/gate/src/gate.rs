@@ -340,6 +340,12 @@ impl Gate {
         self.inner.registry.load_full()
     }
 
+    /// Counts the changes of tools, policies and settings.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.policies.subscribe()
+    }
+
     /// Whether there is a PIN that shows that a person is there.
     #[must_use]
     pub fn has_pin(&self) -> bool {

@@ -13,6 +13,7 @@ mod cron;
 mod devices;
 mod events;
 mod flags;
+mod gateway;
 mod grants;
 mod health;
 mod hooks;
@@ -166,6 +167,7 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(compat::response, compat::delete_response))
         .routes(routes!(compat::input_items))
         .routes(routes!(compat::embeddings))
+        .routes(routes!(gateway::listen, gateway::post, gateway::end))
         .routes(routes!(console::link))
         .routes(routes!(console::sign_in, console::sign_out))
         .split_for_parts()

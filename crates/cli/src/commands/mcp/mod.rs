@@ -1,11 +1,16 @@
-//! `palyra mcp …`: MCP servers behind the gateway.
+//! `palyra mcp …`: the MCP server that the daemon is, for clients that start a command, how they are told of it, and the MCP servers behind it.
 //!
-//! Guarantees: nothing of a server is pinned that was not shown, or that `--yes` did not ask for.
+//! Guarantees: nothing of a server is pinned that was not shown, or that `--yes` did not ask for; what serves a client has an agent's credential
+//! and never the owner's.
 
 mod add;
+mod bridge;
+mod clients;
+mod connect;
 mod list;
 mod pin;
 mod remove;
+mod serve;
 mod show;
 mod words;
 
@@ -16,6 +21,10 @@ use crate::{Outcome, at::At, connection::meet, terminal::Terminal};
 #[derive(Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum McpCommand {
+    /// Speak MCP on standard input and output, for clients that start a command. Calls go to the daemon, as an agent.
+    Serve(serve::ServeArgs),
+    /// Have a client use the tools of this daemon: mints a token for it, and prints or writes its configuration.
+    Connect(connect::ConnectArgs),
     /// Put an MCP server behind the gateway: a program that the daemon starts in a sandbox, or an address.
     Add(add::AddArgs),
     /// List the servers behind the gateway.
@@ -29,18 +38,25 @@ pub(crate) enum McpCommand {
 }
 
 pub(crate) fn run(command: McpCommand, at: &At, terminal: &Terminal) -> Outcome {
-    meet(at, terminal, async |daemon| match command {
+    let about_servers = match command {
+        McpCommand::Serve(args) => return serve::run(&args, at),
+        McpCommand::Connect(args) => return connect::run(&args, at, terminal),
+        other => other,
+    };
+    meet(at, terminal, async |daemon| match about_servers {
         McpCommand::Add(args) => add::run(&args, daemon, terminal).await,
         McpCommand::List => list::run(daemon, terminal).await,
         McpCommand::Show(args) => show::run(&args, daemon, terminal).await,
         McpCommand::Pin(args) => pin::run(&args, daemon, terminal).await,
         McpCommand::Remove(args) => remove::run(&args, daemon, terminal).await,
+        McpCommand::Serve(_) | McpCommand::Connect(_) => Ok(crate::exit::Exit::Ok),
     })
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  palyra access flags set mcp_gateway on         once: lets tools of servers be called
+  palyra mcp connect claude --write --enable     lets Claude Code use the tools here
+  palyra access flags set mcp_gateway on         once: lets tools be called over MCP
   palyra mcp add files --workspace shop -- mcp-server-filesystem /home/ada/shop
   palyra mcp add github --secret TOKEN=github --host api.github.com:443 -- github-mcp-server stdio
   palyra mcp add docs --url https://mcp.example.org/mcp --bearer docs

@@ -1,0 +1,239 @@
+//! `palyra mcp connect`: has a client use the tools of this daemon.
+//!
+//! Guarantees: the client gets an agent's token that can propose calls and nothing else, in a file that only its owner reads; what the client is
+//! told is printed, and written only where that was asked for.
+
+use std::{env, path::PathBuf};
+
+use clap::Args;
+use palyra_api::{member::SetFlag, token::NewToken};
+use palyra_client::{Bearer, Client};
+use palyra_identity::private_file::{self, PrivateFileError};
+use palyra_types::visible::visible;
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use super::clients::{ClientKind, Entry, EntryError, replace};
+use crate::{
+    Outcome,
+    at::At,
+    connection::{Connection, home},
+    exit::Exit,
+    failure::Failure,
+    holder::Holder,
+    lifetime::Lifetime,
+    terminal::{GOOD, Terminal, WAIT},
+};
+
+#[derive(Args)]
+pub(crate) struct ConnectArgs {
+    /// The client: claude, codex or cursor.
+    client: ClientKind,
+    /// Write the client's configuration, instead of printing what belongs there.
+    #[arg(long)]
+    write: bool,
+    /// For one project, whose directory this is, instead of all of them.
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// The agent that the client is to Palyra, such as agent:reviewer.
+    #[arg(long = "name", value_name = "PRINCIPAL")]
+    name: Option<Holder>,
+    /// The configured workspace that its calls work in. Where there is only one, it is meant.
+    #[arg(long, value_name = "NAME")]
+    workspace: Option<palyra_types::WorkspaceName>,
+    /// How long its token works, such as 12h or 30d.
+    #[arg(long, value_name = "TIME", default_value = "90d")]
+    expires: Lifetime,
+    /// Switch the MCP gateway on, if it is off.
+    #[arg(long)]
+    enable: bool,
+    /// Replace a server that the client knows by the same name.
+    #[arg(long)]
+    replace: bool,
+}
+
+#[derive(Serialize)]
+struct Connected<'a> {
+    client: ClientKind,
+    principal: &'a str,
+    token_file: &'a str,
+    file: Option<String>,
+    configuration: &'a str,
+    gateway: bool,
+}
+
+pub(crate) fn run(args: &ConnectArgs, at: &At, terminal: &Terminal) -> Outcome {
+    let connection = Connection::find(at, terminal)?;
+    connection.here("connecting a client")?;
+    let state = home()?;
+    let principal = args.name.as_ref().map_or_else(|| args.client.agent().to_owned(), ToString::to_string);
+    let Some(agent) = principal.strip_prefix("agent:") else {
+        let help = "give it a name like agent:reviewer";
+        return Err(Failure::new(
+            Exit::Usage,
+            "not_an_agent",
+            "a client is an agent",
+            format!("`{principal}` is none"),
+            help,
+        ));
+    };
+    let token_file = state.path().join("clients").join(format!("{}.token", file_name(agent)));
+    let entry = entry(args, &state, &token_file)?;
+    let file = args.write.then(|| target(args)).transpose()?;
+    // Whatever keeps the entry from being made is found before a token is.
+    let merged = file.as_ref().map(|file| merge(args, &entry, file)).transpose()?;
+    let gateway = connection.run(async |daemon| {
+        if !is_known(&connection, &token_file, &principal).await {
+            mint(args, &principal, &token_file, daemon).await?;
+        }
+        is_on(args, daemon).await
+    })?;
+    if let (Some(file), Some(merged)) = (&file, &merged) {
+        replace(file, merged).map_err(|error| {
+            let what = format!("{} cannot be written", file.display());
+            Failure::new(
+                Exit::Failure,
+                "unwritable",
+                what,
+                error.to_string(),
+                "check its permissions, or leave --write out",
+            )
+        })?;
+    }
+    let configuration = args.client.snippet(&entry);
+    if terminal.json {
+        let token_file = token_file.display().to_string();
+        let file = file.map(|file| file.display().to_string());
+        let (client, principal, configuration) = (args.client, principal.as_str(), configuration.as_str());
+        terminal.document(
+            "mcp.connected",
+            Connected { client, principal, token_file: &token_file, file, configuration, gateway },
+        );
+        return Ok(Exit::Ok);
+    }
+    tell(args, (&principal, &token_file), (file.as_ref(), &configuration, gateway), terminal);
+    Ok(Exit::Ok)
+}
+
+fn tell(
+    args: &ConnectArgs,
+    (principal, token_file): (&str, &PathBuf),
+    (file, configuration, gateway): (Option<&PathBuf>, &str, bool),
+    terminal: &Terminal,
+) {
+    match file {
+        Some(file) => {
+            let done = format!("✔ {} knows the server `palyra` now: {}", args.client, file.display());
+            terminal.talk(terminal.paint_err(GOOD, &done));
+        }
+        None => {
+            configuration.lines().for_each(|line| terminal.out(line));
+            if let Ok(file) = target(args) {
+                terminal.talk(format!("put this into {}, or add --write", file.display()));
+            }
+        }
+    }
+    terminal.talk_rows(format!("it is {} to policy; its token is in {}", visible(principal), token_file.display()));
+    if !gateway {
+        let off = "! the MCP gateway is off: `palyra access flags set mcp_gateway on`, or add --enable";
+        terminal.talk(terminal.paint_err(WAIT, off));
+    }
+}
+
+/// How the client starts the server.
+fn entry(args: &ConnectArgs, state: &palyra_types::StateHome, token_file: &std::path::Path) -> Result<Entry, Failure> {
+    let own = env::current_exe().map_err(|error| {
+        let help = "start it by its path";
+        Failure::new(Exit::Failure, "no_program", "this program cannot be found", error.to_string(), help)
+    })?;
+    let mut rest =
+        vec!["mcp".to_owned(), "serve".to_owned(), "--token-file".to_owned(), token_file.display().to_string()];
+    if let Some(workspace) = &args.workspace {
+        rest.extend(["--workspace".to_owned(), workspace.to_string()]);
+    }
+    let home = env::var_os("PALYRA_HOME").map(|_| state.path().display().to_string());
+    Ok(Entry { command: own.display().to_string(), args: rest, home })
+}
+
+/// The client's file.
+fn target(args: &ConnectArgs) -> Result<PathBuf, Failure> {
+    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let file = home.and_then(|home| args.client.file(&home, args.project.as_deref()));
+    file.ok_or_else(|| {
+        let help = "set HOME, or name a project: --project DIR";
+        Failure::new(Exit::Usage, "no_home", "there is no home directory", "HOME is not set", help)
+    })
+}
+
+fn merge(args: &ConnectArgs, entry: &Entry, file: &PathBuf) -> Result<String, Failure> {
+    let refused = |error: &EntryError| {
+        let what = format!("{} stays as it is", file.display());
+        Failure::new(Exit::Failure, "not_written", what, error.to_string(), error.advice())
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(refused(&EntryError::Unreadable(error.to_string()))),
+    };
+    args.client.merged(&text, entry, args.replace).map_err(|error| refused(&error))
+}
+
+/// Whether the token that is there is still good for this agent.
+async fn is_known(connection: &Connection, file: &std::path::Path, principal: &str) -> bool {
+    let Ok(text) = private_file::read(file, LONGEST_TOKEN) else { return false };
+    let text = Zeroizing::new(String::from_utf8_lossy(&text).trim().to_owned());
+    let (Ok(bearer), Ok(local)) = (Bearer::parse(&text), connection.local()) else { return false };
+    // Only once the daemon of this installation has shown that it is there.
+    let Ok(daemon) = connection.daemon() else { return false };
+    if daemon.readiness().await.is_err() {
+        return false;
+    }
+    let identity = Client::local(local).with_bearer(bearer).identity().await;
+    identity.is_ok_and(|known| {
+        let scopes = known.scopes.unwrap_or_default();
+        known.principal == principal && SCOPES.iter().all(|scope| scopes.iter().any(|one| one == scope))
+    })
+}
+
+async fn mint(args: &ConnectArgs, principal: &str, file: &std::path::Path, daemon: &Client) -> Result<(), Failure> {
+    let minted = daemon
+        .mint_token(&NewToken {
+            name: format!("mcp {}", args.client),
+            principal: principal.to_owned(),
+            scopes: SCOPES.map(str::to_owned).to_vec(),
+            lifetime_seconds: args.expires.seconds(),
+            role: None,
+            workspaces: args.workspace.clone().map(|workspace| vec![workspace]),
+            per_minute: None,
+            concurrent: None,
+        })
+        .await?;
+    let secret = Zeroizing::new(minted.secret);
+    private_file::write(file, secret.as_bytes()).map_err(|error: PrivateFileError| {
+        let what = format!("the token cannot be kept in {}", file.display());
+        let help = format!("`palyra tokens revoke {}` ends it", minted.token.id);
+        Failure::new(Exit::Failure, "unkept", what, error.to_string(), help)
+    })
+}
+
+/// Whether the gateway is on, after it was switched on if that was asked for.
+async fn is_on(args: &ConnectArgs, daemon: &Client) -> Result<bool, Failure> {
+    let on = daemon.flags().await?.flags.iter().any(|flag| flag.name == FLAG && flag.on);
+    if !on && args.enable {
+        daemon.set_flag(FLAG, &SetFlag { on: true }).await?;
+    }
+    Ok(on || args.enable)
+}
+
+/// A name as that of a file.
+fn file_name(agent: &str) -> String {
+    agent.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+/// What the token is for: calls over MCP, and by hooks.
+const SCOPES: [&str; 2] = ["mcp.call", "calls.create"];
+
+const FLAG: &str = "mcp_gateway";
+
+/// Longer than any token.
+const LONGEST_TOKEN: u64 = 4_096;

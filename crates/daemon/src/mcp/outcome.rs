@@ -1,0 +1,124 @@
+//! What came of a call, as MCP clients are told.
+//!
+//! Guarantees: what a tool of an MCP server said is handed on as it came; a call that was refused or failed is an error that says why, what to do
+//! and whether trying again is of any use; every result names its call and its receipt.
+
+use axum::http::StatusCode;
+use palyra_api::call::{Call, Output};
+use palyra_types::{ToolName, id::CallId, visible::visible};
+use serde_json::{Map, Value, json};
+
+use super::message::RpcError;
+use crate::failure::Failure;
+
+/// The result of a call that is over.
+#[must_use]
+pub fn told(outcome: &Result<Call, Failure>, tool: &ToolName) -> Map<String, Value> {
+    match outcome {
+        Ok(call) => ran(call, tool.as_str().starts_with("mcp.")),
+        Err(failure) => refused(failure),
+    }
+}
+
+/// The result of a call that goes on without its client.
+#[must_use]
+pub fn later(call: CallId, text: &str) -> Map<String, Value> {
+    let mut result = said(text.to_owned(), None, true);
+    result.insert("_meta".to_owned(), json!({ CALL: call, "palyra/waiting": true }));
+    result
+}
+
+/// The error that a request is answered with, if it names no tool. Everything else about a call is told to the model, in a result.
+#[must_use]
+pub fn unknown(name: &str, near: Option<&str>, call: Option<CallId>) -> RpcError {
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let message = format!("there is no tool `{}`{near}", visible(name));
+    RpcError::invalid_params(message).with(json!({ "code": "unknown_tool", "call": call, "retry": false }))
+}
+
+fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {
+    let (ending, detail) = match &call.receipt {
+        Some(receipt) => (receipt.ending(), receipt.detail()),
+        None => ("unknown", None),
+    };
+    let mut result = match &call.output {
+        Some(Output::Value { value: Value::Object(of_server) })
+            if is_upstream && of_server.get("content").is_some_and(Value::is_array) =>
+        {
+            of_server.clone()
+        }
+        output => own(output.as_ref(), ending, detail),
+    };
+    let meta = result.entry("_meta").or_insert_with(|| json!({}));
+    if let Some(meta) = meta.as_object_mut() {
+        meta.insert(CALL.to_owned(), json!(call.id));
+        if let Some(receipt) = &call.receipt {
+            meta.insert(RECEIPT.to_owned(), json!({ "seq": receipt.seq, "hash": receipt.hash }));
+        }
+    }
+    result
+}
+
+/// What a tool of our own came to.
+fn own(output: Option<&Output>, ending: &str, detail: Option<&str>) -> Map<String, Value> {
+    let mut told = Map::from_iter([("ending".to_owned(), json!(ending))]);
+    let mut is_error = ending != "completed";
+    if let Some(detail) = detail {
+        told.insert("detail".to_owned(), json!(detail));
+    }
+    match output {
+        Some(Output::Process { exit_code, signal, stdout, stderr }) => {
+            is_error |= *exit_code != Some(0);
+            told.insert("exit_code".to_owned(), json!(exit_code));
+            if signal.is_some() {
+                told.insert("signal".to_owned(), json!(signal));
+            }
+            for (name, stream) in [("stdout", stdout), ("stderr", stderr)] {
+                told.insert(name.to_owned(), json!(stream.data));
+                if stream.encoding != "utf-8" {
+                    told.insert(format!("{name}_encoding"), json!(stream.encoding));
+                }
+                if stream.truncated {
+                    told.insert(format!("{name}_bytes"), json!(stream.total));
+                }
+            }
+        }
+        Some(Output::Value { value }) => {
+            is_error |= detail.is_some();
+            told.insert("output".to_owned(), value.clone());
+        }
+        Some(Output::Nothing) | None => {}
+    }
+    let told = Value::Object(told);
+    said(told.to_string(), Some(told), is_error)
+}
+
+fn refused(failure: &Failure) -> Map<String, Value> {
+    let detail = &failure.detail;
+    // What passes by itself is worth another try; what somebody decided is not.
+    let retry = matches!(failure.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let error = json!({ "code": detail.code, "message": detail.message, "help": detail.help, "retry": retry });
+    let mut result = said(json!({ "error": error }).to_string(), None, true);
+    let mut meta = Map::from_iter([(ERROR.to_owned(), error)]);
+    if let Some(call) = detail.call {
+        meta.insert(CALL.to_owned(), json!(call));
+    }
+    result.insert("_meta".to_owned(), Value::Object(meta));
+    result
+}
+
+fn said(text: String, structured: Option<Value>, is_error: bool) -> Map<String, Value> {
+    let mut result = Map::from_iter([("content".to_owned(), json!([{ "type": "text", "text": text }]))]);
+    if let Some(structured) = structured {
+        result.insert("structuredContent".to_owned(), structured);
+    }
+    result.insert("isError".to_owned(), json!(is_error));
+    result
+}
+
+/// The keys of what is said about a result.
+const CALL: &str = "palyra/call";
+
+const RECEIPT: &str = "palyra/receipt";
+
+const ERROR: &str = "palyra/error";
