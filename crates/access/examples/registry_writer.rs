@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             workspaces: Membership::All,
             scopes: BTreeSet::from([Scope::CallsCreate]),
             lifetime: Duration::from_secs(3_600),
+            channel: None,
             per_minute: None,
             concurrent: None,
         };

@@ -388,6 +388,7 @@ impl Try {
             workspaces: self.workspaces(),
             scopes,
             lifetime: Duration::from_secs([3_600, 50_000, 86_400, 864_000][self.by / 16 % 4]),
+            channel: None,
             per_minute: [None, Some(60), Some(900)][self.by / 64 % 3],
             concurrent: [None, None, Some(64)][self.by / 256 % 3],
         }

@@ -92,6 +92,7 @@ async fn propose(app: &App, firing: &Firing) -> Result<Accepted, Unfired> {
         waiting: Waiting::Accepted,
         key: None,
         within: Some(Within { call: held.call, summary: format!("the schedule `{}`", what.name) }),
+        elsewhere: None,
     };
     Ok(app.gate.submit(proposal).await?)
 }

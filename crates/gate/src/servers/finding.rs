@@ -85,6 +85,7 @@ impl Asking {
             plan: None,
             decision,
             unfit: Vec::new(),
+            unlisted: None,
             posture: context.posture,
             posture_from: None,
             policy_set: policies.digest(),
@@ -138,7 +139,15 @@ impl Inner {
         let bindings = |secret: &SecretRef, tool: &ToolName| self.bindings_for(secret, tool);
         let place = Place {
             workspace: Some(workspace),
-            asker: Asker { principal, session, workspace: plan.workspace.as_ref() },
+            asker: Asker {
+                principal,
+                device: None,
+                token: None,
+                member_of: None,
+                channel: None,
+                session,
+                workspace: plan.workspace.as_ref(),
+            },
             programs: &settings.programs,
             look: Look::Whole,
             bindings: &bindings,

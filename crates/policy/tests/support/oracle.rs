@@ -362,7 +362,7 @@ fn process_record(process: &Process) -> Value {
 }
 
 /// What the configuration says, from the descriptions of the facts.
-fn facts(question: &Question) -> [(&'static str, bool); 11] {
+fn facts(question: &Question) -> [(&'static str, bool); 12] {
     let Question { request, context, config } = question;
     let destroys_or_reveals = ["cron.delete", "memory.delete", "memory.purge", "vault.get"];
     let server_is_listed = |tool: &ToolName| {
