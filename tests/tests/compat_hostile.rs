@@ -60,7 +60,8 @@ async fn an_endless_answer_of_a_provider_ends_in_an_error_and_is_not_kept_in_mem
         let (status, code) = failure(&answered);
         assert_eq!((code.as_str(), answered.body.contains("longer than")), ("bad_answer", true), "{model} {status}");
         let answered = facade.post("/v1/chat/completions", &chat(model, false)).await;
-        assert_eq!(failure(&answered).0, 502, "{model}");
+        // Too much, or for too long, whichever it is first.
+        assert!([502, 504].contains(&failure(&answered).0), "{model}: {answered:?}");
     }
     let grown = resident(&facade).saturating_sub(before);
     assert!(grown < 120_000, "{grown} kB more than before");
