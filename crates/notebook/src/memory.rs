@@ -159,7 +159,7 @@ impl MemoryStore {
     /// # Errors
     /// When the file cannot be read.
     pub fn scopes(&self) -> Result<Vec<(MemoryScope, Usage)>, MemoryError> {
-        self.database.read(|transaction| rows::scopes(transaction))
+        self.database.read(rows::scopes)
     }
 
     /// Forgets an entry. Says whether there was one.
