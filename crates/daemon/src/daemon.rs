@@ -133,7 +133,8 @@ impl Daemon {
         let schedule = Arc::new(schedule);
         let mut services = keeping.operations();
         services.extend(scheduling::tools::operations(Arc::clone(&schedule), access.clone(), open_gate.clone()));
-        let deciding = (engine, &store, standing, (word.clone(), open_gate.clone(), services));
+        let (vault, gate) = (word.clone(), open_gate.clone());
+        let deciding = Made { engine, store: &store, standing, vault, gate, services };
         let gate = open(installation, &config, deciding, (&clock, &entropy, net)).await?;
         open_gate.set(Some(gate.clone()));
         let recovered = gate.recover().await?;
@@ -373,15 +374,21 @@ fn certifier(
     Ok(Certifier::new(installation.authority().clone(), files, names, (Arc::clone(clock), Arc::clone(entropy)))?)
 }
 
+/// What a gate is made of, besides what is configured.
+struct Made<'a> {
+    engine: Arc<Engine>,
+    store: &'a Arc<dyn JournalStore>,
+    standing: Standing,
+    vault: VaultWord,
+    /// The gate itself, once it is open.
+    gate: OpenGate,
+    services: Vec<ServiceOperation>,
+}
+
 async fn open(
     installation: &Installation,
     config: &Config,
-    (engine, store, standing, (vault, gate, services)): (
-        Arc<Engine>,
-        &Arc<dyn JournalStore>,
-        Standing,
-        (VaultWord, OpenGate, Vec<ServiceOperation>),
-    ),
+    Made { engine, store, standing, vault, gate, services }: Made<'_>,
     (clock, entropy, net): (&Arc<dyn Clock>, &Arc<dyn Entropy>, Arc<Connector>),
 ) -> Result<Gate, StartError> {
     let registry = Registry::builtin(services).map_err(|error| StartError::Build(error.to_string()))?;

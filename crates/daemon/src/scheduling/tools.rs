@@ -216,7 +216,7 @@ impl Create {
                 Ok(When::Cron { expression, zone })
             }
             (None, Some(seconds), None) => {
-                Every::seconds(seconds).map(When::Every).map_err(|error| unfit(&error, error.advice()))
+                Every::seconds(seconds).map(When::Every).map_err(|error| unfit(error, error.advice()))
             }
             (None, None, Some(at)) => Timestamp::parse(at)
                 .map(When::At)
