@@ -65,6 +65,7 @@ const NEWER: Suite = Suite {
         "server-stateless:sep-2575-missing-capability-http-400",
         "server-stateless:sep-2575-http-server-no-independent-requests-on-stream",
         "server-stateless:sep-2575-server-no-log-without-loglevel",
+        "server-stateless:sep-2575-server-sends-tools-list-changed-on-subscription",
     ],
 };
 
