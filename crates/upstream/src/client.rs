@@ -208,9 +208,7 @@ impl Client {
         match (error, self.fate.known()) {
             (ServiceError::McpError(error), _) => ClientError::Said(shortened(&error.message, MOST_SAID)),
             (_, Some(trouble)) => ClientError::Over(trouble),
-            (ServiceError::TransportSend(error), None) => {
-                ClientError::Over(Trouble::Failed(shortened(&on_the_way(&error), MOST_SAID)))
-            }
+            (ServiceError::TransportSend(error), None) => ClientError::Over(Trouble::Failed(on_the_way(&error))),
             (ServiceError::TransportClosed, None) => ClientError::Over(Trouble::Closed),
             (ServiceError::UnexpectedResponse, None) => ClientError::Senseless,
             (error, None) => ClientError::Over(Trouble::Failed(shortened(&error.to_string(), MOST_SAID))),
@@ -244,7 +242,7 @@ fn refused(error: &ClientInitializeError, fate: &Fate) -> ClientError {
         (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => ClientError::OtherProtocol,
         (ClientInitializeError::LegacyFallbackFailed { fallback, .. }, _) => refused(fallback, fate),
         (ClientInitializeError::TransportError { error, .. }, _) => {
-            ClientError::Over(Trouble::Failed(shortened(&on_the_way(error), MOST_SAID)))
+            ClientError::Over(Trouble::Failed(on_the_way(error)))
         }
         (ClientInitializeError::ConnectionClosed(_), _) => ClientError::Over(Trouble::Closed),
         (error, _) => ClientError::Over(Trouble::Failed(shortened(&chain(error), MOST_SAID))),
@@ -257,11 +255,11 @@ fn on_the_way(error: &DynamicTransportError) -> String {
     let mut next = Some(error);
     while let Some(current) = next {
         if let Some(StreamableHttpError::Client(trouble)) = current.downcast_ref::<StreamableHttpError<HttpTrouble>>() {
-            return trouble.to_string();
+            return cut(&trouble.to_string(), MOST_SAID);
         }
         next = current.source();
     }
-    chain(error)
+    shortened(&chain(error), MOST_SAID)
 }
 
 /// An error and what it comes from, in a line.
@@ -279,8 +277,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn shortened(text: &str, most: usize) -> String {
-    let short: String = text.chars().take(most).collect();
-    visible(&short)
+    visible(&cut(text, most))
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
 }
 
 /// What the daemon answers to a server that asks for something itself.
@@ -318,7 +319,7 @@ pub enum ClientError {
     #[error(transparent)]
     Over(#[from] Trouble),
     /// Something did not come in time.
-    #[error("the server did not send {what} within {} seconds", .within.as_secs())]
+    #[error("the server did not send {what} within {} seconds", .within.as_millis().div_ceil(1_000))]
     Slow {
         /// What did not come.
         what: &'static str,

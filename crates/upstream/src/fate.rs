@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use palyra_types::visible::visible;
 use tokio::sync::watch;
 
 /// What becomes of a connection. Clones are of the same connection.
@@ -48,8 +47,8 @@ pub enum Trouble {
     /// The server closed it.
     #[error("the server closed the connection")]
     Closed,
-    /// The server cannot be reached, or broke off.
-    #[error("the connection failed: {}", visible(.0))]
+    /// The server cannot be reached, or broke off. What it says about that is visible already.
+    #[error("the connection failed: {0}")]
     Failed(String),
     /// A message that is not read to its end.
     #[error("the server sent a message of more than {0} bytes")]
