@@ -198,6 +198,7 @@ async fn is_known(connection: &Connection, file: &std::path::Path, principal: &s
 async fn mint(args: &ConnectArgs, principal: &str, file: &std::path::Path, daemon: &Client) -> Result<(), Failure> {
     let minted = daemon
         .mint_token(&NewToken {
+            channel: None,
             name: format!("mcp {}", args.client),
             principal: principal.to_owned(),
             scopes: SCOPES.map(str::to_owned).to_vec(),
