@@ -205,7 +205,7 @@ mod tests {
         assert!(calls.by_handle(&handle, &whose("tok-b", None), what).is_none());
         assert!(calls.by_handle(&handle, &whose("tok-a", Some("s")), what).is_none());
         assert!(calls.by_handle(&handle, &mine, Sha256Digest::of(b"rm")).is_none());
-        assert!(calls.by_handle(&handle[1..], &mine, what).is_none());
+        assert!(calls.by_handle(handle.trim_end_matches(char::is_alphanumeric), &mine, what).is_none());
         assert!(calls.by_handle(&handle, &mine, what).is_some());
         assert!(calls.by_handle(&handle, &mine, what).is_none());
         let next = calls.keep(&call, &entropy).unwrap();

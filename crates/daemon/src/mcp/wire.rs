@@ -243,7 +243,9 @@ mod tests {
         let pairs =
             pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
         let mut headers = HeaderMap::new();
-        pairs.for_each(|(name, value)| drop(headers.append(name, value)));
+        for (name, value) in pairs {
+            headers.append(name, value);
+        }
         headers
     }
 
