@@ -60,13 +60,16 @@ async fn a_client_uses_the_tools(driver: Driver) {
     let (seen, ()) = tokio::join!(gateway.drive(driver, &steps), async {
         let question = asked(&owner, 1).await.remove(0);
         assert_eq!((question.tool.as_str(), question.principal.as_str()), ("process.run", "agent:coder"));
+        // A client whose question is answered at once is told nothing meanwhile.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         approve(&owner, &question).await.unwrap();
         until(|| async { questions(&gateway).await == 0 }).await;
         let question = asked(&owner, 1).await.remove(0);
         owner.deny(question.id, &no(&question, Some("not now"))).await.unwrap();
     });
     let expected = if driver.mode == "legacy" { "2025-11-25" } else { "2026-07-28" };
-    assert_eq!(seen[0], expected, "{driver:?}");
+    // One of them does not tell where it starts a command.
+    assert!(seen[0] == expected || (driver.starts && seen[0].is_null()), "{driver:?} {}", seen[0]);
     let tools = seen[1].as_object().unwrap();
     assert_eq!(
         (&tools["fs_read"]["readOnlyHint"], &tools["process_run"]["readOnlyHint"]),
@@ -359,9 +362,10 @@ async fn whoever_is_not_let_in_learns_why_in_words_that_clients_know() {
         assert!(answered.status == 400 || answered.status == 403, "{answered:?}");
         assert_eq!(answered.json()["jsonrpc"], "2.0");
     }
+    // What a token may do over MCP it may not do while the gateway is off.
     owner.set_flag("mcp_gateway", &SetFlag { on: false }).await.unwrap();
     let off = gateway.ask(("POST", &gateway.token), &[], &list).await;
-    assert_eq!((off.status, &off.json()["error"]["data"]["code"]), (403, &json!("feature_off")));
+    assert_eq!((off.status, &off.json()["error"]["data"]["code"]), (403, &json!("missing_scope")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,6 +410,7 @@ async fn what_is_no_message_of_either_protocol_has_the_status_that_clients_expec
 async fn what_policy_never_lets_a_caller_use_is_not_offered_and_not_run() {
     let policy = "@id(\"no-reading\")\nforbid (principal, action, resource == Palyra::Tool::\"fs.read\");\n";
     let gateway = Gateway::start_with(DaemonPlan::default().policies("no-reading.cedar", policy)).await;
+    std::fs::write(gateway.lab.workspace().join("x"), "x").unwrap();
     let listed = gateway.stateless("tools/list", &json!({}), &json!({})).await.json()["result"].clone();
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();

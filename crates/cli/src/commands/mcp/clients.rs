@@ -290,7 +290,10 @@ mod tests {
     fn what_else_stands_in_json_stays_as_it_was_spelt() {
         let text = "{\n  \"z\": 1.50,\n  \"mcpServers\": { \"b\": {\"command\": \"x\"} },\n  \"a\": [1,\n2]\n}\n";
         let merged = ClientKind::Claude.merged(text, &entry(), false).unwrap();
-        let expected = "{\n  \"z\": 1.50,\n  \"mcpServers\": {\n    \"b\": {\"command\": \"x\"},\n    \"palyra\": {\n      \"args\": [\n        \"mcp\",\n        \"serve\",\n        \"--token-file\",\n        \"/t\"\n      ],\n      \"command\": \"/bin/palyra\",\n      \"type\": \"stdio\"\n    }\n  },\n  \"a\": [1,\n2]\n}\n";
+        let own = indented(&entry().json(ClientKind::Claude));
+        let expected = format!(
+            "{{\n  \"z\": 1.50,\n  \"mcpServers\": {{\n    \"b\": {{\"command\": \"x\"}},\n    \"palyra\": {own}\n  }},\n  \"a\": [1,\n2]\n}}\n"
+        );
         assert_eq!(merged, expected);
         assert_eq!(ClientKind::Claude.merged(&merged, &entry(), false), Ok(merged.clone()));
         assert_eq!(ClientKind::Cursor.merged("", &entry(), false).map(|text| text.contains("mcpServers")), Ok(true));
