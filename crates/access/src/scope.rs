@@ -303,6 +303,6 @@ mod tests {
     #[test]
     fn every_scope_says_what_it_is_in_a_sentence() {
         assert!(Scope::ALL.iter().all(|scope| scope.about().ends_with('.')));
-        assert_eq!(Scope::ALL.len(), 29);
+        assert_eq!(Scope::ALL.len(), 30);
     }
 }

@@ -204,7 +204,7 @@ mod tests {
         let lab = tempfile::tempdir().unwrap();
         open(lab.path()).unwrap().pragma_update(None, "user_version", 7).unwrap();
         let error = open(lab.path()).unwrap_err();
-        assert_eq!(error.to_string(), "the schedule is of version 7; this program knows versions up to 1");
+        assert_eq!(error.to_string(), "the schedule is of version 7; this program knows versions up to 2");
         assert!(!error.advice().is_empty());
     }
 }

@@ -77,6 +77,9 @@ impl Settings {
                 Left::Nothing => was_there = true,
             }
         }
+        if hook.is_none() && !was_there {
+            return Ok(false);
+        }
         if let Some(hook) = hook {
             kept.push(to_raw_value(&hook.group()).map_err(|_| odd(EVENT))?);
         }

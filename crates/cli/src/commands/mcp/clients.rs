@@ -85,7 +85,7 @@ pub(super) struct Entry {
 
 impl Entry {
     fn json(&self, client: ClientKind) -> Value {
-        let mut entry = json!({ "command": self.command, "args": self.args });
+        let mut entry = json!({ "args": self.args, "command": self.command });
         if let Some(entry) = entry.as_object_mut() {
             if client == ClientKind::Claude {
                 entry.insert("type".to_owned(), json!("stdio"));
