@@ -8,6 +8,19 @@ import os
 import sys
 
 
+# One of each kind of content that the protocol has.
+RICH = {
+    "content": [
+        {"type": "text", "text": "tea", "annotations": {"audience": ["user"], "priority": 0.5}},
+        {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+        {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "test://a", "mimeType": "text/plain", "text": "kept"}},
+        {"type": "resource_link", "uri": "test://b", "name": "b"},
+    ],
+    "structuredContent": {"pots": 2},
+}
+
+
 def say(message):
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
@@ -21,6 +34,8 @@ def tools(path):
 def called(name, arguments):
     if name == "echo":
         return {"content": [{"type": "text", "text": json.dumps(arguments)}]}
+    if name == "rich":
+        return RICH
     if name == "pid":
         return {"content": [{"type": "text", "text": str(os.getpid())}]}
     if name == "variable":

@@ -21,7 +21,12 @@ use palyra_api::{
     member::SetFlag,
 };
 use palyra_client::{Client, ClientError};
-use palyra_tests::daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, over, refused, tool};
+use palyra_tests::{
+    daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, over, refused, tool},
+    facade::Answered,
+    gateway::Gateway,
+    token::token,
+};
 use palyra_types::{Sha256Digest, WorkspaceName};
 use serde_json::{Value, json};
 
@@ -123,6 +128,51 @@ async fn a_tool_of_a_server_asks_runs_in_tier_c_and_is_attested() {
     let layers: Vec<&str> =
         attestation["sandbox_enforcement"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(!layers.is_empty(), "{attestation}");
+}
+
+/// What a server says is between it and its client; the gateway adds where the call is on record.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_get_what_a_server_behind_the_gateway_says_as_it_came() {
+    let unasked = "@id(\"tea\") @why(\"tea is harmless\") permit (principal, action == Palyra::Action::\"tool.execute\", \
+                   resource in Palyra::ToolGroup::\"mcp.scripted\");";
+    let lab = lab(DaemonPlan::default().policies("tea.cedar", unasked)).await;
+    let schema = json!({ "type": "object", "properties": { "pots": { "type": "integer" } } });
+    let told = json!([{ "name": "rich", "title": "Rich", "description": "All kinds.", "inputSchema": { "type": "object" },
+        "outputSchema": schema, "annotations": { "readOnlyHint": true } }, { "name": "broken", "inputSchema": { "type": "object" } }]);
+    fs::write(lab.workspace().join("tools.json"), told.to_string()).unwrap();
+    let owner = lab.owner();
+    added(&owner, "scripted", &scripted()).await;
+    let token = owner.mint_token(&token("agent:coder", &["mcp.call"])).await.unwrap().secret;
+    let gateway = Gateway { lab, token };
+    let listed = gateway.stateless("tools/list", &json!({}), &json!({})).await.json()["result"]["tools"].clone();
+    let rich = listed.as_array().unwrap().iter().find(|one| one["title"] == "Rich").expect("it is offered").clone();
+    assert_eq!((&rich["name"], &rich["outputSchema"]), (&json!("mcp_scripted_rich"), &schema));
+    // What it may do is not for the server to say.
+    assert_eq!(rich["annotations"]["readOnlyHint"], false);
+    let call = json!({ "name": "mcp_scripted_rich", "arguments": {} });
+    let answered = gateway.stateless("tools/call", &call, &json!({})).await;
+    let result = self::result(&answered);
+    let kinds = ["text", "image", "audio", "resource", "resource_link"];
+    assert_eq!(
+        result["content"].as_array().unwrap().iter().map(|one| one["type"].as_str().unwrap()).collect::<Vec<_>>(),
+        kinds
+    );
+    assert_eq!(
+        (&result["structuredContent"], &result["content"][1]["data"]),
+        (&json!({ "pots": 2 }), &json!("iVBORw0KGgo="))
+    );
+    assert_eq!(result["content"][0]["annotations"], json!({ "audience": ["user"], "priority": 0.5 }));
+    let call = json!({ "name": "mcp_scripted_broken", "arguments": {} });
+    let answered = gateway.stateless("tools/call", &call, &json!({})).await;
+    let broken = self::result(&answered);
+    assert_eq!((&broken["isError"], &broken["content"][0]["text"]), (&json!(true), &json!("no")), "{broken}");
+}
+
+/// The result in an answer, whichever way it came.
+fn result(answered: &Answered) -> Value {
+    let is_stream = answered.head.contains("text/event-stream");
+    let message = if is_stream { answered.events().pop().unwrap() } else { answered.json() };
+    message["result"].clone()
 }
 
 #[tokio::test]

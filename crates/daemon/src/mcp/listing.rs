@@ -60,17 +60,23 @@ fn offered(app: &App, caller: &Caller) -> Vec<Tool> {
     let petitioner = caller.petitioner();
     let registry = app.gate.registry();
     let open = registry.definitions().filter(|one| app.gate.could(&petitioner, one.metadata()));
-    let mut tools: Vec<Tool> = open.map(told).collect();
+    let mut tools: Vec<Tool> = open.map(|one| told(app, one)).collect();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     tools
 }
 
-/// A tool as it is told.
-fn told(definition: &ToolDefinition) -> Tool {
+/// A tool as it is told. Of one that stands behind the gateway, title and output schema are what its server says and somebody has pinned; what it
+/// may do is for us to say.
+fn told(app: &App, definition: &ToolDefinition) -> Tool {
     let mut schema = definition.input_schema().as_object().cloned().unwrap_or_default();
     without_headers(&mut schema);
     let tool = Tool::new(function_name(definition.name()), definition.description().to_owned(), schema);
-    tool.with_annotations(annotations(definition))
+    let mut tool = tool.with_annotations(annotations(definition));
+    if let Some(pinned) = app.upstreams.told(definition.name()) {
+        tool.title.clone_from(&pinned.title);
+        tool.output_schema.clone_from(&pinned.output_schema);
+    }
+    tool
 }
 
 /// Takes out which arguments a server elsewhere wants in headers as well: that is between it and the gateway.
