@@ -1,7 +1,7 @@
 //! A thousand clients that stream at once through the facade: nothing is lost, memory is steady, and whoever reads slowly holds up nobody else.
 //!
 //! The daemon is a process of its own, and so in effect is the server of models: a thread with a runtime of its own that does next to nothing.
-//! Figures are printed; `cargo nextest run -p palyra-tests --test compat_load --no-capture` shows them.
+//! Figures are printed; `cargo nextest run -p palyra-tests -E 'test(/^compat_load::/)' --no-capture` shows them.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,6 +74,15 @@ impl Hall {
             self.tokens[client % self.tokens.len()],
             body.len()
         )
+    }
+
+    /// How long the slowest hundredth of a wave took, in the quietest of three: what else the machine does only adds.
+    async fn best_of_three(&self) -> Duration {
+        let mut best = Duration::MAX;
+        for _ in 0..3 {
+            best = best.min(percentile(&mut self.wave(OTHERS).await.0, 99));
+        }
+        best
     }
 
     /// So many clients, all of whose streams are open before any goes on. Says how long each took from then on, and the most memory the
@@ -178,6 +187,13 @@ fn resident(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
+/// The time of the processor that a process has used, in ticks of ten milliseconds.
+fn processor_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent / 100).min(times.len() - 1)]
@@ -209,17 +225,22 @@ async fn a_thousand_clients_stream_at_once_and_lose_nothing() {
 async fn clients_that_read_a_byte_a_second_hold_up_nobody_else() {
     let hall = Hall::open().await;
     hall.wave(OTHERS).await;
-    let (mut alone, _) = hall.wave(OTHERS).await;
+    let alone = hall.best_of_three().await;
     let body = r#"{"model":"gpt","stream":true,"messages":[],"lab_events":4000,"lab_bytes":4096}"#;
     let before = resident(hall.lab.pid());
     let slow: Vec<_> = (0..SLOW).map(|client| read_slowly(hall.lab.local(), hall.request(client, body))).collect();
     until(|| async { hall.torrent.open() == SLOW }).await;
     // Until their buffers are full, and everything waits for them.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (ticks, pid) = (AtomicU64::new(0), hall.lab.pid());
+    until(|| async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = processor_ticks(pid);
+        now.saturating_sub(ticks.swap(now, Ordering::SeqCst)) <= 1
+    })
+    .await;
     let held = resident(hall.lab.pid()).saturating_sub(before);
-    let (mut beside, _) = hall.wave(OTHERS).await;
+    let beside = hall.best_of_three().await;
     assert_eq!(hall.torrent.open(), SLOW, "those that read slowly are still being answered");
-    let (alone, beside) = (percentile(&mut alone, 99), percentile(&mut beside, 99));
     println!("p99 of {OTHERS} streams: alone {alone:.2?}, beside {SLOW} that read a byte a second {beside:.2?}");
     println!("held for those that read slowly: {held} kB");
     assert!(beside <= alone * 2 + Duration::from_millis(500), "alone {alone:.2?}, beside {beside:.2?}");

@@ -599,9 +599,9 @@ pub enum IntendError {
     #[error("the content is not base64")]
     NotBase64,
     /// Nothing that a service could do.
-    #[error("{}", visible(.message))]
+    #[error("{message}")]
     Service {
-        /// Why not.
+        /// Why not, with nothing hidden in it.
         message: String,
         /// What to do about it.
         help: &'static str,
