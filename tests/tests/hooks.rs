@@ -158,7 +158,8 @@ async fn each_tool_is_decided_about_as_ours_is_and_each_decision_is_on_record() 
         let body = record.body.as_ref().unwrap();
         assert_eq!((&body["verdict"], &body["proposal"]["elsewhere"]["tool"]), (&json!(expected), &json!(tool)));
         let proposal = &body["proposal"];
-        assert_eq!((&proposal["principal"], &proposal["channel"]), (&json!("agent:local"), &json!("hook")), "{body}");
+        let who = (&body["request"]["principal"], &proposal["channel"]);
+        assert_eq!(who, (&json!("agent:local"), &json!("hook")), "{body}");
         assert!(body["input_sha256"].is_string() && proposal["token"].is_string(), "{body}");
     }
     let bash = decided[9].body.as_ref().unwrap();
@@ -584,7 +585,7 @@ async fn the_hook_installs_itself_beside_others_and_works_from_there() {
     let said = before(lab.workspace(), "TodoWrite", &json!({ "todos": [] }));
     assert_eq!(fed(shell, said.to_string().as_bytes()).decided().0, "allow");
     let decided = records(&lab, "hook.decided").await;
-    assert_eq!(decided[0].body.as_ref().unwrap()["proposal"]["principal"], "agent:claude-code");
+    assert_eq!(decided[0].body.as_ref().unwrap()["request"]["principal"], "agent:claude-code");
     palyra(&["--uninstall"]);
     assert_eq!(read(&settings), theirs);
     palyra(&["--install", "--scope", "project", "--on-ask", "wait"]);
