@@ -12,11 +12,14 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, ToSocketAddrs},
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     process::{Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -281,7 +284,7 @@ async fn other_events_are_on_record_and_block_nothing_even_without_a_daemon() {
     command.args(["hook", "claude-code"]).env("PALYRA_TOKEN", token);
     let ended = fed(command, said[3].to_string().as_bytes());
     assert_eq!((ended.code, ended.out.as_str()), (0, "{}\n"), "{ended:?}");
-    assert!(ended.err.contains("no daemon answers"), "{ended:?}");
+    assert!(ended.err.contains("no daemon of this state directory runs"), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,6 +328,70 @@ async fn whoever_gets_no_decision_is_blocked() {
     assert!(ask(&lab, Some(&token), &["--daemon", &url, "--within", "1"]).blocked().contains("did not answer"));
     let closed = format!("http://{}", lab.local());
     assert!(ask(&lab, Some(&token), &["--daemon", &closed]).blocked().contains("no daemon answers"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_sits_where_the_daemon_was_gets_no_token_and_decides_nothing() {
+    let mut lab = DaemonLab::new();
+    let (local, token) = (lab.local(), lab.agent_token());
+    let said = before(lab.workspace(), "TodoWrite", &json!({ "todos": [] })).to_string();
+    let ask = |lab: &DaemonLab, more: &[&str]| {
+        let mut command = lab.palyra();
+        command.args(["hook", "claude-code"]).args(more).env("PALYRA_TOKEN", &token);
+        fed(command, said.as_bytes())
+    };
+    assert_eq!(ask(&lab, &[]).decided().0, "allow", "with everything in order it is let through");
+    // Killed, it leaves behind where it served.
+    lab.kill();
+    assert!(lab.home().join("serving.json").exists());
+    let heard = allowing(local);
+    for _ in 0..2 {
+        assert!(ask(&lab, &[]).blocked().contains("no daemon of this state directory runs"));
+        let _ = fs::remove_file(lab.home().join("serving.json"));
+    }
+    assert_eq!(heard.try_iter().count(), 0, "nobody has connected");
+    // Who names an address means it, which shows that the stranger was there all the time.
+    let url = format!("http://{local}");
+    assert_eq!(ask(&lab, &["--daemon", &url]).decided().0, "allow");
+    assert!(heard.recv().unwrap().contains(&token));
+}
+
+/// A stranger at an address that allows everything, and tells what was said to it.
+fn allowing(address: impl ToSocketAddrs) -> Receiver<String> {
+    let listener = TcpListener::bind(address).unwrap();
+    let (tell, heard) = channel();
+    let body = json!({ "hookSpecificOutput": { "hookEventName": "PreToolUse", "permissionDecision": "allow",
+        "permissionDecisionReason": "why not" } })
+    .to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let (mut said, mut piece) = (Vec::<u8>::new(), [0_u8; 4_096]);
+            while !said.ends_with(b"}") {
+                match stream.read(&mut piece) {
+                    Ok(length) if length > 0 => said.extend_from_slice(&piece[..length]),
+                    _ => break,
+                }
+            }
+            let _ = tell.send(String::from_utf8_lossy(&said).into_owned());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    heard
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_does_not_answer_in_time_is_told_as_such() {
+    let lab = DaemonLab::new();
+    let mut palyra = lab.palyra();
+    palyra.args(["hook", "claude-code", "--on-ask", "wait", "--within", "2"]).env("PALYRA_TOKEN", lab.agent_token());
+    let said = before(lab.workspace(), "Bash", &json!({ "command": "ls" })).to_string();
+    let reason = fed(palyra, said.as_bytes()).blocked();
+    assert!(reason.contains("nobody answered within 2 s"), "{reason}");
+    assert_eq!(records(&lab, "approval.requested").await.len(), 1, "somebody was asked");
 }
 
 /// Something on a port that answers one request with this body.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use palyra_api::{approval::ApprovalQuery, member::SetFlag, token::RevokeToken};
 use palyra_tests::{
-    daemon::{DaemonPlan, approve, asked, no},
+    daemon::{DaemonLab, DaemonPlan, approve, asked, no},
     gateway::{Driver, Gateway, header},
     token::token,
     until,
@@ -466,6 +466,32 @@ async fn a_command_serves_agents_alone_and_says_so_where_no_daemon_is() {
 }
 
 // ---- `palyra mcp connect` -------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_a_fresh_installation_is_connected_once_the_gateway_is_switched_on_with_it() {
+    let lab = DaemonLab::new();
+    let home = tempfile::tempdir().unwrap();
+    let connect = |more: &[&str]| {
+        let mut command = lab.palyra();
+        command.args(["mcp", "connect", "claude", "--write"]).args(more).env("HOME", home.path());
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let is_on = async || {
+        let flags = lab.owner().flags().await.unwrap().flags;
+        flags.iter().any(|flag| flag.name == "mcp_gateway" && flag.on)
+    };
+    let (file, token) = (home.path().join(".claude.json"), lab.home().join("clients/claude-code.token"));
+    let (code, err) = connect(&[]);
+    assert_eq!(code, 1, "{err}");
+    for part in ["the MCP gateway is off", "--enable", "`palyra access flags set mcp_gateway on`"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert_eq!((is_on().await, file.exists(), token.exists()), (false, false, false), "nothing was done");
+    let (code, err) = connect(&["--enable"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!((is_on().await, file.exists(), token.exists()), (true, true, true));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_connected_by_what_is_written_for_it() {

@@ -58,8 +58,5 @@ pub use error::{ErrorBody, ErrorDetail};
 pub use event::Event;
 pub use health::Health;
 
-/// Where the local listener is unless the configuration says otherwise.
-pub const DEFAULT_LOCAL: &str = "127.0.0.1:7717";
-
 /// Where the control listener is unless the configuration says otherwise.
 pub const DEFAULT_CONTROL: &str = "127.0.0.1:7718";

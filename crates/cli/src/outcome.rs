@@ -60,6 +60,7 @@ pub(crate) fn exit(call: &Call) -> Exit {
     match (&call.refusal, &call.receipt) {
         (Some(refusal), _) => Exit::of_refusal(&refusal.code),
         (None, Some(receipt)) => match receipt.ending() {
+            "completed" if could_not(receipt) => Exit::Failure,
             "completed" => Exit::Ok,
             "timed_out" => Exit::TimedOut,
             _ => Exit::Failure,
@@ -92,9 +93,7 @@ pub(crate) fn ending(receipt: &Receipt) -> String {
         (None, None) => String::new(),
     };
     let detail = receipt.detail().map(|detail| format!(": {}", shown(detail)));
-    // A skill that ran to its end and says why it has no answer has not done what it was called for.
-    let is_failed = receipt.ending() == "completed" && detail.is_some() && receipt.attestation.get("skill").is_some();
-    let word = if is_failed { "failed" } else { receipt.ending() };
+    let word = if could_not(receipt) { "failed" } else { receipt.ending() };
     format!("{}{how}{}", visible(word), detail.unwrap_or_default())
 }
 
@@ -152,9 +151,14 @@ pub(crate) fn has_failed(receipt: &Receipt) -> bool {
     let is_ill = receipt.signal().is_some() || receipt.exit_code().is_some_and(|code| code != 0);
     match receipt.ending() {
         "cancelled" => false,
-        "completed" => receipt.detail().is_some() || (is_ill && !reasons(receipt).is_empty()),
+        "completed" => could_not(receipt) || (is_ill && !reasons(receipt).is_empty()),
         _ => true,
     }
+}
+
+/// Whether a tool, a skill or a server behind the gateway ran to its end and says why it has not done what it was called for.
+fn could_not(receipt: &Receipt) -> bool {
+    receipt.ending() == "completed" && receipt.detail().is_some()
 }
 
 /// What to do about a call that failed: what the tool itself says, or what its ending calls for.
@@ -183,19 +187,15 @@ fn headline(call: &Call, terminal: &Terminal) -> String {
     let tool = call.proposed.as_ref().map_or("a call that was erased", |proposed| proposed.tool.as_str());
     let (glyph, style, word) = match (call.state, &call.refusal, &call.receipt) {
         (_, Some(_), _) => ("✖", BAD, "refused".to_owned()),
-        (_, None, Some(receipt)) if receipt.ending() == "completed" && !failed(call) => ("✔", GOOD, ending(receipt)),
+        (_, None, Some(receipt)) if receipt.ending() == "completed" && !could_not(receipt) => {
+            ("✔", GOOD, ending(receipt))
+        }
         (_, None, Some(receipt)) => ("✖", BAD, ending(receipt)),
         (CallState::Waiting, ..) => ("?", WAIT, "a person is asked".to_owned()),
         (CallState::Started, ..) => ("…", WAIT, "it runs".to_owned()),
         (CallState::Ended, ..) => ("✖", BAD, "it is over".to_owned()),
     };
     format!("{}  {}  {}", terminal.paint(style, &format!("{glyph} {word}")), terminal.paint(BOLD, tool), call.id)
-}
-
-/// Whether a skill ran to its end without doing what it was called for.
-fn failed(call: &Call) -> bool {
-    let is_of_a_skill = call.receipt.as_ref().is_some_and(|receipt| receipt.attestation.get("skill").is_some());
-    is_of_a_skill && matches!(&call.output, Some(Output::Value { value }) if value.get("error").is_some())
 }
 
 /// What a call printed or answered.
@@ -259,6 +259,25 @@ mod tests {
             assert_eq!(has_failed(&receipt(attestation.clone())), expected, "{attestation}");
         }
     }
+
+    #[test]
+    fn a_call_that_says_why_it_could_not_is_no_success() {
+        let ended = |detail: Option<&str>| {
+            let attestation = json!({ "ending": "completed", "detail": detail });
+            let call = json!({
+                "id": ID, "run": ID, "session": ID, "state": "ended", "first_seq": 1, "last_seq": 7,
+                "receipt": { "attestation": attestation, "note": "", "seq": 7, "hash": palyra_types::Sha256Digest::of(b"record") },
+            });
+            let call: Call = serde_json::from_value(call).unwrap();
+            let terminal = Terminal::detect(true);
+            let headline = headline(&call, &terminal);
+            (exit(&call), headline.contains("✔ completed"), headline.contains("✖ failed: no such issue"))
+        };
+        assert_eq!(ended(None), (Exit::Ok, true, false));
+        assert_eq!(ended(Some("no such issue")), (Exit::Failure, false, true));
+    }
+
+    const ID: &str = "01J8ZK5V7Q3M4N5P6R7S8T9V0W";
 
     #[test]
     fn a_receipt_tells_which_skill_ran_and_what_it_used() {

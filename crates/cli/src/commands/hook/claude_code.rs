@@ -2,7 +2,8 @@
 //!
 //! Guarantees: whatever goes wrong is a deny, said in both ways that Claude Code knows: as JSON on stdout, and by exit code 2 with the reason on
 //! stderr, which blocks whatever stdout says. It answers within its own time, because Claude Code goes on when a hook takes longer than it was
-//! given. An event that is no question never blocks anything. Shows an agent's token to the daemon, never the owner's certificate.
+//! given. An event that is no question never blocks anything. Shows an agent's token to the daemon of the state directory while that runs, or
+//! to the one that is named, and to nobody else; never shows the owner's certificate.
 
 use std::{
     env,
@@ -13,10 +14,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use palyra_api::{
-    DEFAULT_LOCAL,
-    authorize::{Asking, HookQuery},
-};
+use palyra_api::authorize::{Asking, HookQuery};
 use palyra_client::{Bearer, Client, ClientError, Endpoint};
 use palyra_daemon::Serving;
 use palyra_identity::private_file;
@@ -38,7 +36,7 @@ pub(crate) struct ClaudeCodeArgs {
     /// The file that holds the agent's token. Without it, the variable PALYRA_TOKEN does.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
-    /// Where the daemon's listener for programs is, such as http://127.0.0.1:7717. Without it, where the daemon of the state directory serves.
+    /// Where the daemon's listener for programs is, such as http://127.0.0.1:7717. Without it, the daemon of the state directory is asked, if it runs.
     #[arg(long, value_name = "URL")]
     pub(super) daemon: Option<String>,
     /// What happens where policy asks: Claude Code asks its user, or a person is asked by Palyra while Claude Code waits.
@@ -160,7 +158,6 @@ fn decide(args: &ClaudeCodeArgs, at: &At) -> Answer {
 
 /// Asks the daemon, in the time that there is.
 fn ask(args: &ClaudeCodeArgs, at: &At, said: Vec<u8>) -> Result<Value, String> {
-    let told = |failure: Failure| format!("{}: {} ({})", failure.what, failure.cause, failure.help);
     at.unnamed("a hook").map_err(told)?;
     let bearer = Bearer::parse(&token(args)?).map_err(|error| error.to_string())?;
     let endpoint = endpoint(args)?;
@@ -178,13 +175,22 @@ fn ask(args: &ClaudeCodeArgs, at: &At, said: Vec<u8>) -> Result<Value, String> {
         )
     };
     let answer = block_on(asking).map_err(told)?;
-    answer.map_err(|error| match error {
-        ClientError::Refused { error, .. } => match error.help {
+    answer.map_err(|error| untold(error, on_ask, within))
+}
+
+/// Why the daemon did not decide.
+fn untold(error: ClientError, on_ask: Asking, within: Duration) -> String {
+    match (error, on_ask) {
+        (ClientError::Refused { error, .. }, _) => match error.help {
             Some(help) => format!("{} ({help})", error.message),
             None => error.message,
         },
-        error => format!("{error} (start the daemon: `palyra up`)"),
-    })
+        (ClientError::Slow { .. }, Asking::Wait) => {
+            format!("nobody answered within {} s (`--within` gives a person more time)", within.as_secs())
+        }
+        (error @ ClientError::Slow { .. }, Asking::Defer) => format!("{error} (look at the daemon's log)"),
+        (error, _) => format!("{error} (start the daemon: `palyra up`)"),
+    }
 }
 
 /// What Claude Code hands over.
@@ -215,14 +221,20 @@ fn token(args: &ClaudeCodeArgs) -> Result<Zeroizing<String>, String> {
     Ok(text)
 }
 
-/// Where the daemon is: where it is said to be, where the one of the state directory serves, or where daemons usually do.
+/// Where the daemon is: where it is said to be, or where the one of the state directory serves.
 fn endpoint(args: &ClaudeCodeArgs) -> Result<Endpoint, String> {
     if let Some(named) = &args.daemon {
         return Endpoint::parse(named).map_err(|error| error.to_string());
     }
-    let serving = home().ok().and_then(|home| Serving::now(&home));
-    let address = serving.map_or_else(|| DEFAULT_LOCAL.to_owned(), |serving| serving.local.to_string());
-    Endpoint::parse(&format!("http://{address}")).map_err(|error| error.to_string())
+    let home = home().map_err(told)?;
+    // SECURITY: whoever else sits on the port where a daemon usually is, or was, would learn the token and decide.
+    let serving = Serving::now(&home).ok_or("no daemon of this state directory runs (start it: `palyra up`)")?;
+    Endpoint::parse(&format!("http://{}", serving.local)).map_err(|error| error.to_string())
+}
+
+/// A failure in a line.
+fn told(failure: Failure) -> String {
+    format!("{}: {} ({})", failure.what, failure.cause, failure.help)
 }
 
 /// Whether Claude Code finds a decision in it.
@@ -261,6 +273,16 @@ const LONGEST_TOKEN: u64 = 1_024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_person_who_does_not_answer_is_no_daemon_that_does_not() {
+        let within = Duration::from_secs(7);
+        let slow = || ClientError::Slow { address: "127.0.0.1:1".to_owned(), patience: within };
+        let waited = untold(slow(), Asking::Wait, within);
+        assert_eq!(waited, "nobody answered within 7 s (`--within` gives a person more time)");
+        let deferred = untold(slow(), Asking::Defer, within);
+        assert_eq!(deferred, "the daemon at 127.0.0.1:1 did not answer within 7s (look at the daemon's log)");
+    }
 
     #[test]
     fn exit_code_two_is_the_one_that_blocks() {

@@ -160,10 +160,10 @@ fn command(args: &ClaudeCodeArgs, token_file: &Path) -> Result<String, Failure> 
         words.extend(["--within".to_owned(), within.to_string()]);
     }
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    // The variable that names the state directory may be unset where Claude Code runs.
-    let home = match env::var_os("PALYRA_HOME") {
-        Some(home) => format!("PALYRA_HOME={} ", quoted(&text(Path::new(&home))?)),
-        None => String::new(),
+    // The variables that name the state directory may be unset where Claude Code runs, and the daemon is found by it.
+    let home = match &args.daemon {
+        Some(_) => String::new(),
+        None => format!("PALYRA_HOME={} ", quoted(&text(home()?.path())?)),
     };
     Ok(format!("{home}{}", words.join(" ")))
 }

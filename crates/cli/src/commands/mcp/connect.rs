@@ -83,10 +83,15 @@ pub(crate) fn run(args: &ConnectArgs, at: &At, terminal: &Terminal) -> Outcome {
     // Whatever keeps the entry from being made is found before a token is.
     let merged = file.as_ref().map(|file| merge(args, &entry, file)).transpose()?;
     let gateway = connection.run(async |daemon| {
+        // First, because no token for the gateway is minted while that is off.
+        let gateway = is_on(args, daemon).await?;
         if !is_known(&connection, &token_file, &principal).await {
+            if !gateway {
+                return Err(switched_off());
+            }
             mint(args, &principal, &token_file, daemon).await?;
         }
-        is_on(args, daemon).await
+        Ok(gateway)
     })?;
     if let (Some(file), Some(merged)) = (&file, &merged) {
         replace(file, merged).map_err(|error| {
@@ -224,6 +229,12 @@ async fn is_on(args: &ConnectArgs, daemon: &Client) -> Result<bool, Failure> {
         daemon.set_flag(FLAG, &SetFlag { on: true }).await?;
     }
     Ok(on || args.enable)
+}
+
+fn switched_off() -> Failure {
+    let cause = "while it is, no token for calls over MCP is minted";
+    let help = "add --enable, or switch it on first: `palyra access flags set mcp_gateway on`";
+    Failure::new(Exit::Failure, "feature_off", "the MCP gateway is off, so nothing was connected", cause, help)
 }
 
 /// A name as that of a file.

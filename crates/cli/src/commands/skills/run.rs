@@ -9,10 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use palyra_api::{
-    call::{Call, NewCall},
-    skill::SkillTool,
-};
+use palyra_api::{call::NewCall, skill::SkillTool};
 use palyra_client::Client;
 use palyra_package::PackageId;
 use palyra_types::{ToolName, WorkspaceName, word::nearest};
@@ -59,22 +56,13 @@ pub(super) fn run(args: &RunArgs, at: &At, terminal: &Terminal) -> Outcome {
         let tool = args.tool(daemon).await?;
         let call = NewCall { workspace: args.workspace.clone(), ..NewCall::new(tool, fields) };
         match follow(daemon, daemon, (&call, None), args.yes.answering(), terminal).await {
-            Ok(Came::Over(call)) => Ok(exit(&call)),
+            Ok(Came::Over(call)) => Ok(outcome::exit(&call)),
             Ok(Came::Withdrawn) => Ok(Exit::Interrupted),
             Err(failure) => Err(args.refused(daemon, failure).await),
         }
     });
     let fits = format!("`palyra --json skills show {}` shows what each of its tools takes", args.id);
     outcome.map_err(|failure| failure.advised("bad_arguments", &fits))
-}
-
-/// What a call came to. A skill that says itself that it could not has ended well, and failed.
-fn exit(call: &Call) -> Exit {
-    let failed = call.receipt.as_ref().is_some_and(|receipt| receipt.detail().is_some());
-    match outcome::exit(call) {
-        Exit::Ok if failed => Exit::Failure,
-        exit => exit,
-    }
 }
 
 impl RunArgs {
