@@ -24,7 +24,7 @@ use std::{
 };
 
 use palyra_api::{
-    approval::{Approve, Scope},
+    approval::{Approval, Approve, Scope},
     authorize::{Asking, Authorization, Authorize, Decision},
     journal::{Record, RecordQuery},
     tool::PostureSetting,
@@ -436,6 +436,18 @@ async fn a_person_who_is_asked_here_sees_what_would_be_done_and_answers_once() {
     );
     assert_eq!((question.plan.tier.as_deref(), question.risk.level.as_str()), (None, "critical"));
     assert!(question.plan.writes.contains("nothing contains it"), "{question:?}");
+    assert_eq!((question.plan.elsewhere, question.plan.hosts.as_slice()), (true, [ANY_HOST.to_owned()].as_slice()));
+    let shown = terminal(&lab, &question);
+    for line in [
+        "  tier          none; the agent's own program does it, with its own environment, and nothing contains it\n"
+            .to_owned(),
+        format!("  hosts         {ANY_HOST}\n"),
+    ] {
+        assert!(shown.contains(&line), "{shown}");
+    }
+    for reassuring in ["the daemon does it itself", "  environment ", "  runs at most ", "hosts         none"] {
+        assert!(!shown.contains(reassuring), "{reassuring}: {shown}");
+    }
     assert!(!serde_json::to_string(&question.args).unwrap().contains("Harmless"), "{question:?}");
     approve(&owner, &question).await.unwrap();
     let (decision, reason) = waiting.await.unwrap().decided();
@@ -466,6 +478,41 @@ async fn a_person_who_is_asked_here_sees_what_would_be_done_and_answers_once() {
     assert_eq!(told[3]["approval"], json!(question.id), "the answer that stands is named");
     assert_eq!(records(&lab, "tool.attested").await.len(), 2, "what was approved is attested");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_about_what_the_agent_fetches_itself_names_the_host() {
+    let lab = Arc::new(DaemonLab::new());
+    let hooked = Arc::clone(&lab);
+    let waiting = tokio::task::spawn_blocking(move || {
+        let input = json!({ "url": "https://example.org/a", "prompt": "p" });
+        let mut palyra = hooked.palyra();
+        palyra.args(["hook", "claude-code", "--on-ask", "wait"]).env("PALYRA_TOKEN", hooked.agent_token());
+        fed(palyra, before(hooked.workspace(), "WebFetch", &input).to_string().as_bytes())
+    });
+    let owner = lab.owner();
+    let question = asked(&owner, 1).await.remove(0);
+    assert_eq!(
+        (question.plan.elsewhere, question.plan.hosts.as_slice()),
+        (true, ["example.org:443".to_owned()].as_slice())
+    );
+    let shown = terminal(&lab, &question);
+    assert!(shown.contains("  hosts         example.org:443\n"), "{shown}");
+    assert!(!shown.contains("  runs at most ") && !shown.contains("the daemon does it itself"), "{shown}");
+    owner.deny(question.id, &no(&question, None)).await.unwrap();
+    assert_eq!(waiting.await.unwrap().decided().0, "deny");
+}
+
+/// A question as a terminal shows it.
+fn terminal(lab: &DaemonLab, question: &Approval) -> String {
+    let mut palyra = lab.palyra();
+    palyra.args(["approvals", "show", &question.id.to_string()]);
+    let ended = fed(palyra, b"");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.out
+}
+
+/// Where a program that the agent runs itself may connect to.
+const ANY_HOST: &str = "any: nothing holds its network back";
 
 fn decision_of(lab: &DaemonLab, command: &str) -> (String, String) {
     decision(lab, "Bash", &json!({ "command": command }))

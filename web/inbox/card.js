@@ -220,17 +220,19 @@ function whole(approval) {
   const { command, plan } = approval;
   const given = unsaid(approval);
   return [element('dl', {},
-    ...(command ? process(command) : []),
+    ...(command ? process(command, plan.elsewhere === true) : []),
     ...(approval.skill ? skill(approval.skill) : []),
     absent(approval.files) ? undefined : part('Files', json(approval.files)),
     given === undefined ? undefined : part(command ? 'Also given' : 'Arguments', json(given)),
     part('Risk', risk(approval.risk.level), list(approval.risk.reasons, 'reasons')),
     part('Why it asks', ...why(approval)),
     fact('Asked by', exact(approval.principal), ...(absent(approval.on_behalf_of) ? [] : [' for ', exact(approval.on_behalf_of)]),
-      approval.waiting === 'accepted' ? ', and goes on without its caller' : ', who waits'),
+      approval.waiting === 'accepted' ? ', and can go on without its caller' : ', who waits'),
     fact('Workspace', absent(approval.workspace) ? 'none' : exact(approval.workspace)),
-    fact('Runs in', absent(plan.tier) ? 'the daemon itself' : exact(plan.tier), ` for at most ${duration(plan.wall_ms)}`),
-    fact('Network', absent(plan.egress) ? 'none' : exact(plan.egress)),
+    plan.elsewhere === true
+      ? fact('Runs in', 'the agent’s own program, with its own environment: nothing contains it, and nothing bounds it')
+      : fact('Runs in', absent(plan.tier) ? 'the daemon itself' : exact(plan.tier), ` for at most ${duration(plan.wall_ms)}`),
+    plan.elsewhere === true ? undefined : fact('Network', absent(plan.egress) ? 'none' : exact(plan.egress)),
     fact('May write', exact(plan.writes)),
     fact('Hosts', plan.hosts.length === 0 ? 'none' : list(plan.hosts)),
     fact('Secrets', plan.secrets.length === 0 ? 'none' : list(plan.secrets)),
@@ -239,13 +241,17 @@ function whole(approval) {
     part('Digest', exact(approval.digest)))];
 }
 
-/** @param {Command} command */
-function process(command) {
+/**
+ * @param {Command} command
+ * @param {boolean} elsewhere
+ */
+function process(command, elsewhere) {
   return [
     part('Program', exact(command.program), ...(absent(command.leads_to) ? [] : [' which leads to ', exact(command.leads_to)])),
     part('Arguments', command.args.length === 0 ? 'none' : list(command.args, 'chips')),
     fact('Starts in', exact(command.cwd)),
-    fact('Variables', pairs(command.environment)),
+    // What the environment of another program is, nobody here knows.
+    elsewhere ? undefined : fact('Variables', pairs(command.environment)),
     command.scripts.length === 0 ? undefined : part('Runs as code', list(command.scripts)),
     absent(command.stdin_sha256) ? undefined : part('Reads', 'text with the digest ', exact(command.stdin_sha256)),
   ];

@@ -17,7 +17,7 @@ const SILENCE_MS = 35_000;
  * @typedef {{ id: string, location: string, why?: string }} PolicyRef
  * @typedef {{ program: string, leads_to?: string, args: string[], cwd: string, environment: Record<string, string>,
  *   stdin_sha256?: string, scripts: string[] }} Command
- * @typedef {{ tier?: string, egress?: string, writes: string, hosts: string[], only_once?: boolean, secrets: string[], wall_ms: number }} Containment
+ * @typedef {{ tier?: string, elsewhere?: boolean, egress?: string, writes: string, hosts: string[], only_once?: boolean, secrets: string[], wall_ms: number }} Containment
  * @typedef {{ id: string, version: string, publisher: string, signed_by?: string, tool: string, package_sha256: string, component_sha256: string,
  *   directories: Record<string, { path: string, access: 'read' | 'write' }>, may: string[], limits: Record<string, unknown> }} SkillCall
  * @typedef {'pending' | 'approved' | 'consumed' | 'denied' | 'expired' | 'cancelled'} ApprovalState

@@ -79,7 +79,7 @@ pub struct Approval {
     pub answer_within_ms: u64,
     /// For how many seconds an answer then waits for the call to start.
     pub valid_for_seconds: u32,
-    /// Whether the caller waits (`attached`), or the call goes on without it (`accepted`).
+    /// Whether the call ends with whoever made it (`attached`), or can go on without them (`accepted`).
     pub waiting: String,
     /// What came of it.
     pub state: ApprovalState,
@@ -172,22 +172,25 @@ pub struct SkillDirectory {
 /// How a call would run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Containment {
-    /// What contains it; absent when the daemon does it itself.
+    /// What contains it; absent when nothing does: the daemon does it itself, or another program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// Whether the agent's own program does it, with its own environment. Nothing contains it then, and nothing bounds it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// How its network is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<String>,
     /// What it may write, in words.
     pub writes: String,
-    /// The hosts that it names.
+    /// The hosts that it may reach, as it names them; or that it may reach any.
     pub hosts: Vec<String>,
     /// Whether a yes counts for this call alone, because it is given the value of a secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_once: bool,
     /// The secrets that it uses: each by name, and how it is handed over and where it may go, in words.
     pub secrets: Vec<String>,
-    /// How long it may run, in milliseconds.
+    /// How long it may run, in milliseconds. 0 when the agent's own program does it, which nothing bounds.
     pub wall_ms: u64,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     page.field("tool", approval.tool.as_str());
     page.optional("workspace", approval.workspace.as_deref());
     if let Some(command) = &approval.command {
-        page.command(command);
+        page.command(command, &approval.plan);
     }
     page.arguments(&approval.args, approval.command.is_some());
     if let Some(files) = &approval.files {
@@ -162,7 +162,7 @@ impl Page<'_> {
         }
     }
 
-    fn command(&mut self, command: &Command) {
+    fn command(&mut self, command: &Command, plan: &Containment) {
         self.field("program", &(self.paint)(BOLD, &chip(&command.program)));
         self.optional("leads to", command.leads_to.as_deref());
         // Each word on a line of its own, so that nobody has to guess where one ends.
@@ -177,6 +177,8 @@ impl Page<'_> {
         let variables: Vec<String> =
             command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         match variables.is_empty() {
+            // What its environment is, nobody here knows.
+            true if plan.elsewhere => {}
             true => self.field("environment", "none besides the fixed variables"),
             false => self.list("environment", variables.iter().map(String::as_str)),
         }
@@ -240,7 +242,11 @@ impl Page<'_> {
     }
 
     fn containment(&mut self, plan: &Containment) {
-        let tier = plan.tier.as_deref().map_or("none; the daemon does it itself".to_owned(), visible);
+        let tier = match plan.tier.as_deref() {
+            Some(tier) => visible(tier),
+            None if plan.elsewhere => ELSEWHERE.to_owned(),
+            None => "none; the daemon does it itself".to_owned(),
+        };
         let egress = plan.egress.as_deref().map(|egress| format!(", egress {}", visible(egress)));
         self.field("tier", &format!("{tier}{}", egress.unwrap_or_default()));
         self.field("may write", &shown(&plan.writes));
@@ -248,7 +254,9 @@ impl Page<'_> {
         if !plan.secrets.is_empty() {
             self.list("secrets", plan.secrets.iter().map(String::as_str));
         }
-        self.field("runs at most", &duration(plan.wall_ms));
+        if !plan.elsewhere {
+            self.field("runs at most", &duration(plan.wall_ms));
+        }
     }
 
     /// Why a person is asked: what each policy says. The reason itself is shown where none of them is named in it.
@@ -275,7 +283,7 @@ impl Page<'_> {
         }
         self.field("then valid", &format!("{} s, until the call has to start", approval.valid_for_seconds));
         if approval.waiting == "accepted" {
-            self.field("caller", "does not wait; the call goes on without it");
+            self.field("caller", "may leave; the call can go on without it");
         }
     }
 }
@@ -289,3 +297,6 @@ fn chip(word: &str) -> String {
 fn chip_block(text: &str) -> String {
     if text.contains('\n') { text.to_owned() } else { format!("\"{text}\"") }
 }
+
+/// What is said of a call that another program makes itself.
+const ELSEWHERE: &str = "none; the agent's own program does it, with its own environment, and nothing contains it";

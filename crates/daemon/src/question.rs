@@ -226,6 +226,15 @@ fn files_elsewhere(work: &ElsewhereWork) -> Option<Value> {
     (!has_none).then(|| json!({ "operation": work.tool, "reads": work.reads, "writes": work.writes }))
 }
 
+/// The hosts that the agent reaches itself: those that it names, unless it runs a program or nobody knows what it does.
+fn hosts_elsewhere(work: &ElsewhereWork) -> Vec<String> {
+    let names_nothing = work.reads.is_empty() && work.writes.is_empty() && work.hosts.is_empty();
+    if work.process.is_some() || names_nothing {
+        return vec!["any: nothing holds its network back".to_owned()];
+    }
+    work.hosts.iter().map(|HostPort { host, port }| format!("{host}:{port}")).collect()
+}
+
 fn skill(work: &SkillWork, plan: &Plan) -> SkillCall {
     let terms = match plan {
         Plan::Skill { terms, .. } => terms.clone(),
@@ -285,10 +294,11 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         hosts.push(format!("{host}:{port}"));
     }
     if let Work::Elsewhere(work) = work {
-        hosts.extend(work.hosts.iter().map(|HostPort { host, port }| format!("{host}:{port}")));
+        hosts.extend(hosts_elsewhere(work));
     }
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),
+        elsewhere: matches!(plan, Plan::Elsewhere),
         egress: plan.egress().map(|egress| egress.to_string()),
         writes,
         hosts,
