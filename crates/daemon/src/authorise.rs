@@ -197,7 +197,10 @@ fn check_credential(caller: &Caller, wanted: Credentials) -> Result<(), Failure>
 }
 
 /// Whether a token has one of the scopes that its route needs. Devices and sessions are bound by their role alone.
-fn check_scope(caller: &Caller, wanted: &'static [Scope]) -> Result<(), Failure> {
+///
+/// # Errors
+/// When it has none of them.
+pub(crate) fn check_scope(caller: &Caller, wanted: &'static [Scope]) -> Result<(), Failure> {
     let Some(held) = &caller.scopes else { return Ok(()) };
     match wanted.first() {
         Some(first) if !wanted.iter().any(|scope| held.contains(scope)) => {

@@ -125,7 +125,7 @@ impl Attempt {
         (wire, workspace): (Wire, Option<WorkspaceName>),
     ) -> Result<Self, Answer> {
         let under_way = wire.session().map(|session| session.begin(&request.id));
-        let wanted = Wanted::read(app, request).map_err(Answer::Error)?;
+        let wanted = Wanted::read(app, request, workspace.as_ref()).map_err(Answer::Error)?;
         let session = wire.session().map(|session| session.id.clone());
         let whose = Whose { shown: caller.shown.clone(), session };
         let known = match (request.text("requestState"), wanted.what) {
@@ -310,7 +310,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(app: &App, request: &Request) -> Result<Self, RpcError> {
+    fn read(app: &App, request: &Request, workspace: Option<&WorkspaceName>) -> Result<Self, RpcError> {
         let name = request.text("name").ok_or_else(|| RpcError::invalid_params("a call names its tool"))?;
         let args = match request.params.get("arguments") {
             None | Some(Value::Null) => Map::new(),
@@ -326,7 +326,7 @@ impl Wanted {
                 (tool, near)
             }
         };
-        let what = pending::what(&tool, &args);
+        let what = pending::what(&tool, &args, workspace);
         Ok(Self { tool, args, what, near })
     }
 }

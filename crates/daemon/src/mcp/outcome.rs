@@ -45,7 +45,7 @@ fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {
         Some(Output::Value { value: Value::Object(of_server) })
             if is_upstream && of_server.get("content").is_some_and(Value::is_array) =>
         {
-            of_server.clone()
+            without_ours(of_server)
         }
         output => own(output.as_ref(), ending, detail),
     };
@@ -57,6 +57,17 @@ fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {
         }
     }
     result
+}
+
+/// What a server said, without what only the gateway and the protocol say about a result.
+fn without_ours(of_server: &Map<String, Value>) -> Map<String, Value> {
+    let mut said = of_server.clone();
+    if let Some(meta) = said.remove("_meta").as_ref().and_then(Value::as_object) {
+        let is_theirs = |name: &String| OURS.iter().all(|ours| !name.starts_with(ours));
+        let theirs = meta.iter().filter(|(name, _)| is_theirs(name)).map(|(name, value)| (name.clone(), value.clone()));
+        said.insert("_meta".to_owned(), Value::Object(theirs.collect()));
+    }
+    said
 }
 
 /// What a tool of our own came to.
@@ -118,6 +129,9 @@ fn said(text: String, structured: Option<Value>, is_error: bool) -> Map<String, 
 
 /// The keys of what is said about a result.
 const CALL: &str = "palyra/call";
+
+/// The beginnings of names that only the gateway and the protocol give to what they say about a result.
+const OURS: [&str; 2] = ["palyra/", "io.modelcontextprotocol/"];
 
 const RECEIPT: &str = "palyra/receipt";
 

@@ -15,7 +15,9 @@ use std::{
 };
 
 use palyra_api::call::Call;
-use palyra_types::{Entropy, Sha256Digest, Timestamp, ToolName, entropy::NoEntropy, id::CallId, json::digest_of};
+use palyra_types::{
+    Entropy, Sha256Digest, Timestamp, ToolName, WorkspaceName, entropy::NoEntropy, id::CallId, json::digest_of,
+};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -78,10 +80,10 @@ impl PendingCall {
     }
 }
 
-/// The digest of a tool and its arguments.
+/// The digest of a tool, its arguments and where it is to work: what makes a call the same call again.
 #[must_use]
-pub fn what(tool: &ToolName, args: &Map<String, Value>) -> Option<Sha256Digest> {
-    digest_of(&(tool, args)).ok()
+pub fn what(tool: &ToolName, args: &Map<String, Value>, workspace: Option<&WorkspaceName>) -> Option<Sha256Digest> {
+    digest_of(&(tool, args, workspace)).ok()
 }
 
 impl PendingCalls {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
+use palyra_access::Scope;
 use palyra_api::{
     ErrorBody,
     mcp::{McpServer, McpServers, McpSettings, PinMcpTools},
@@ -14,6 +15,7 @@ use palyra_upstream::{Reach, ServerName};
 use super::secrets::governs;
 use crate::{
     app::App,
+    authorise::check_scope,
     caller::Caller,
     extract::{Named, Said},
     failure::Failure,
@@ -56,6 +58,8 @@ pub(super) async fn add(
     // SECURITY: whoever has a secret sent to an address learns it there, so it takes what binding it there would take.
     if let Reach::Address(address) = &section.reach {
         for secret in address.bearer.iter().chain(address.headers.values()) {
+            // A token's role may do what its scopes do not.
+            check_scope(&caller, &[Scope::VaultManage])?;
             caller.may(&app, Action::VaultBind, Resource::Secret(secret.clone()))?;
             governs(&caller, secret)?;
         }

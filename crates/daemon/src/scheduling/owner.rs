@@ -3,7 +3,7 @@
 //! Guarantees: a schedule acts with what its creator's credential counts for at the moment when it fires, and with nothing once that was revoked,
 //! has expired or lost what it takes. A token that was rotated goes on as the one that took over from it, because they are one family.
 
-use palyra_access::{Credential, Scope, Snapshot};
+use palyra_access::{Credential, SURFACES, Scope, Snapshot};
 use palyra_gate::{Petitioner, ToolProposal};
 use palyra_schedule::{Job, Owner};
 use palyra_types::{Channel, DeviceId, Timestamp, TokenId, WorkspaceName, id::CallId};
@@ -94,15 +94,21 @@ impl Held {
             Credential::Token(id) => (Some(id), None),
             Credential::Device(id) => (None, Some(id)),
         };
-        let channel = Some(Channel::parse(CHANNEL).map_err(|_| Lapsed::Unreadable)?);
+        // SECURITY: a token that is bound to a channel would otherwise leave it by way of a schedule.
+        let cron = || Channel::parse(CHANNEL).map_err(|_| Lapsed::Unreadable);
+        let channel = Some(holder.channel.clone().map_or_else(cron, Ok)?);
         Ok(Petitioner { principal: holder.principal.clone(), channel, device, token, member_of })
     }
 }
 
-/// Somebody as they would be when a schedule of theirs fires.
+/// Somebody as they would be when a schedule of theirs fires: on the channel that their token is bound to, or on that of schedules.
 #[must_use]
 pub fn as_scheduled(by: Petitioner) -> Petitioner {
-    Petitioner { channel: Channel::parse(CHANNEL).ok(), ..by }
+    let is_bound = by.channel.as_ref().is_some_and(|channel| !SURFACES.contains(&channel.as_str()));
+    match is_bound {
+        true => by,
+        false => Petitioner { channel: Channel::parse(CHANNEL).ok(), ..by },
+    }
 }
 
 /// The token of a family that counts now, the newest if there are several.
