@@ -18,6 +18,7 @@ RICH = {
         {"type": "resource_link", "uri": "test://b", "name": "b"},
     ],
     "structuredContent": {"pots": 2},
+    "_meta": {"tea/kind": "green", "palyra/waiting": True, "palyra/receipt": {"seq": 1}},
 }
 
 

@@ -88,18 +88,18 @@ impl Gateway {
 
     /// A request as it stands on the wire.
     pub async fn ask(&self, (method, bearer): (&str, &str), headers: &[(&str, &str)], body: &str) -> Answered {
-        self.ask_at(&self.lab.local().to_string(), (method, bearer), headers, body).await
+        self.ask_at((&self.lab.local().to_string(), "/mcp"), (method, bearer), headers, body).await
     }
 
-    /// The same, for this host.
+    /// The same, for this host and path.
     pub async fn ask_at(
         &self,
-        host: &str,
+        (host, path): (&str, &str),
         (method, bearer): (&str, &str),
         headers: &[(&str, &str)],
         body: &str,
     ) -> Answered {
-        let mut head = format!("{method} /mcp HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {bearer}\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {bearer}\r\n");
         let usual = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
         let usual = usual.iter().filter(|(name, _)| headers.iter().all(|(given, _)| given != name));
         for (name, value) in headers.iter().chain(usual).filter(|(_, value)| !value.is_empty()) {
@@ -123,6 +123,11 @@ impl Gateway {
 
     /// A request of 2026-07-28, whose client can do this.
     pub async fn stateless(&self, method: &str, params: &Value, capabilities: &Value) -> Answered {
+        self.stateless_at("/mcp", method, params, capabilities).await
+    }
+
+    /// The same, at this path.
+    pub async fn stateless_at(&self, path: &str, method: &str, params: &Value, capabilities: &Value) -> Answered {
         let mut params = params.clone();
         params.as_object_mut().unwrap().insert(
             "_meta".to_owned(),
@@ -134,7 +139,8 @@ impl Gateway {
         let name = name.and_then(Value::as_str).unwrap_or_default().to_owned();
         headers.push(("mcp-name", &name));
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        self.post(&headers, &message).await
+        let host = self.lab.local().to_string();
+        self.ask_at((&host, path), ("POST", &self.token), &headers, &message.to_string()).await
     }
 
     /// Begins a session, and returns its id.

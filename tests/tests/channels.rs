@@ -8,7 +8,8 @@ use palyra_api::{
 };
 use palyra_client::ClientError;
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, refused, tool},
+    daemon::{DaemonLab, DaemonPlan, over, refused, tool},
+    services::{fired, scheduled},
     token::token,
 };
 use palyra_types::{Channel, ToolName, WorkspaceName};
@@ -167,4 +168,32 @@ async fn posted(lab: &DaemonLab, path: &str, bearer: &str, (headers, body): (&st
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// A schedule is no way around the channel that its token is bound to.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_bound_token_schedules_fires_on_its_channel() {
+    let rule = "@id(\"quiet\") @why(\"builds write nothing down\") forbid (principal, action == Palyra::Action::\"tool.execute\", \
+                resource == Palyra::Tool::\"memory.put\") when { context has channel && context.channel == \"nightly\" };";
+    let lab = DaemonPlan::default().policies("quiet.cedar", rule).own_clock().start();
+    let minted = bound(&lab, Some("nightly")).await;
+    let builder = lab.holder_of(&minted.secret);
+    assert_eq!(fails_to_schedule(&builder, "memory.put", json!({ "text": "x" })).await, "bad_arguments");
+    let made = scheduled(
+        &lab,
+        &builder,
+        json!({ "name": "look", "tool": "fs.list", "args": { "path": "." }, "every_seconds": 60 }),
+    )
+    .await;
+    assert_eq!(made["owner"], "agent:builder");
+    lab.set_ahead(std::time::Duration::from_secs(60));
+    palyra_tests::until(|| async { fired(&lab).await.len() == 1 }).await;
+    let call = over(&lab.owner(), fired(&lab).await[0]).await;
+    assert_eq!(call.proposed.unwrap().channel.as_deref(), Some("nightly"));
+}
+
+async fn fails_to_schedule(by: &palyra_client::Client, name: &str, args: Value) -> String {
+    let args = json!({ "name": "never", "tool": name, "args": args, "every_seconds": 60 });
+    let call = palyra_tests::daemon::accepted(tool("cron.create", args));
+    refused(by.propose(&call, None).await.unwrap_err()).1
 }

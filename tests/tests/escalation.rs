@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use palyra_api::{
     approval::{Approve, Scope},
     device::{ConfirmPairing, NewPairing, PairingState, RevokeDevice, RotateAuthority, RotationStep},
+    mcp::McpSettings,
     member::{ChangeMember, NewInvitation, SetFlag},
     token::{NewToken, RevokeToken},
     tool::PostureSetting,
@@ -17,7 +18,7 @@ use palyra_tests::{
     paired::{Candidate, Granting, grant, pair, pin, renew},
     token::token,
 };
-use palyra_types::{PrincipalId, WorkspaceRole};
+use palyra_types::{PrincipalId, SecretRef, WorkspaceRole};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -301,4 +302,19 @@ async fn whoever_is_bound_to_a_workspace_governs_no_other() {
     let call = lab.agent().propose(&accepted(command(["true"])), None).await.unwrap();
     asked(&owner, 1).await;
     assert_eq!(refused(by.cancel(call.id).await.unwrap_err()).0, 403);
+}
+
+/// Whoever names the address of an MCP server learns the secrets that are sent there.
+#[tokio::test]
+async fn a_token_for_servers_alone_has_no_secret_sent_to_an_address() {
+    let lab = DaemonLab::new();
+    let new = NewToken { role: Some(WorkspaceRole::Admin), ..token("user:owner", &["mcp.manage"]) };
+    let minted = lab.owner().mint_token(&new).await.unwrap();
+    let holder = lab.holder_of(&minted.secret);
+    let settings = McpSettings { url: Some("http://127.0.0.1:9/mcp".to_owned()), ..McpSettings::default() };
+    let with_secret = McpSettings { bearer: Some(SecretRef::parse("global/github").unwrap()), ..settings.clone() };
+    let refusal = holder.add_mcp_server("elsewhere", &with_secret).await.unwrap_err();
+    assert_eq!(refused(refusal), (403, "missing_scope".to_owned()));
+    assert_eq!(lab.owner().mcp_servers().await.unwrap().servers.len(), 0);
+    holder.add_mcp_server("elsewhere", &settings).await.unwrap();
 }

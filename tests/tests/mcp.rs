@@ -209,6 +209,20 @@ async fn clients_of_the_older_protocol_are_told_to_ask_again_and_go_on_with_the_
     assert!(led["url"].as_str().unwrap().ends_with(led["elicitationId"].as_str().unwrap()), "{led}");
 }
 
+/// The same words in another workspace are another call.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_call_in_another_workspace_is_asked_about_on_its_own() {
+    let other = tempfile::tempdir().unwrap();
+    let config = format!("{HASTY}\n[[workspace]]\nname = \"other\"\npath = \"{}\"\n", other.path().display());
+    let gateway = Gateway::start(&config).await;
+    let params = json!({ "name": "process_run", "arguments": { "command": ["touch", "marker"] } });
+    for (at, asked_then) in [("lab", 1), ("other", 2), ("lab", 2)] {
+        let path = format!("/mcp?workspace={at}");
+        gateway.stateless_at(&path, "tools/call", &params, &json!({})).await;
+        assert_eq!(questions(&gateway).await, asked_then, "{at}");
+    }
+}
+
 /// Whatever a client says about what its user did, only a person that Palyra knows answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_a_client_sends_approves_anything() {
@@ -358,7 +372,7 @@ async fn whoever_is_not_let_in_learns_why_in_words_that_clients_know() {
     );
     for (host, headers) in [("evil.example.com", vec![]), ("", vec![("origin", "http://evil.example.com")])] {
         let host = if host.is_empty() { gateway.lab.local().to_string() } else { host.to_owned() };
-        let answered = gateway.ask_at(&host, ("POST", &gateway.token), &headers, &list).await;
+        let answered = gateway.ask_at((&host, "/mcp"), ("POST", &gateway.token), &headers, &list).await;
         assert!(answered.status == 400 || answered.status == 403, "{answered:?}");
         assert_eq!(answered.json()["jsonrpc"], "2.0");
     }

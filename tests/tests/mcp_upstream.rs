@@ -151,7 +151,7 @@ async fn clients_get_what_a_server_behind_the_gateway_says_as_it_came() {
     assert_eq!(rich["annotations"]["readOnlyHint"], false);
     let call = json!({ "name": "mcp_scripted_rich", "arguments": {} });
     let answered = gateway.stateless("tools/call", &call, &json!({})).await;
-    let result = self::result(&answered);
+    let result = result_of(&answered);
     let kinds = ["text", "image", "audio", "resource", "resource_link"];
     assert_eq!(
         result["content"].as_array().unwrap().iter().map(|one| one["type"].as_str().unwrap()).collect::<Vec<_>>(),
@@ -162,14 +162,18 @@ async fn clients_get_what_a_server_behind_the_gateway_says_as_it_came() {
         (&json!({ "pots": 2 }), &json!("iVBORw0KGgo="))
     );
     assert_eq!(result["content"][0]["annotations"], json!({ "audience": ["user"], "priority": 0.5 }));
+    // Nor is what only the gateway says about a result.
+    let meta = &result["_meta"];
+    assert_eq!((&meta["tea/kind"], &meta["palyra/waiting"]), (&json!("green"), &Value::Null), "{meta}");
+    assert!(meta["palyra/receipt"]["seq"].as_u64().unwrap() > 1, "{meta}");
     let call = json!({ "name": "mcp_scripted_broken", "arguments": {} });
     let answered = gateway.stateless("tools/call", &call, &json!({})).await;
-    let broken = self::result(&answered);
+    let broken = result_of(&answered);
     assert_eq!((&broken["isError"], &broken["content"][0]["text"]), (&json!(true), &json!("no")), "{broken}");
 }
 
 /// The result in an answer, whichever way it came.
-fn result(answered: &Answered) -> Value {
+fn result_of(answered: &Answered) -> Value {
     let is_stream = answered.head.contains("text/event-stream");
     let message = if is_stream { answered.events().pop().unwrap() } else { answered.json() };
     message["result"].clone()
