@@ -9,7 +9,8 @@ use palyra_api::cron as told;
 use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, Subject, mask::masked};
 use palyra_schedule::{
-    Firing, Job, JobId, NewJob, Opened, Outcome, ScheduleError, ScheduleStore, When, store::MOST_JOBS_OF_ONE,
+    Firing, Job, JobId, NewJob, Opened, Outcome, ScheduleError, ScheduleStore, When, job::MOST_JSON_BYTES,
+    store::MOST_JOBS_OF_ONE,
 };
 use palyra_types::{Clock, Entropy, StateHome, Timestamp};
 use serde::Serialize;
@@ -43,12 +44,20 @@ impl Schedule {
         Ok((schedule, unfinished))
     }
 
-    /// Whether a principal could have another schedule now, of this name and at these times. Blocks, and changes nothing.
+    /// Whether a principal could have another schedule now: of this name, at these times, with such arguments. Blocks, and changes nothing.
     ///
     /// # Errors
-    /// When it has one of this name, or enough of them, when this one would never be due, or when nothing can be read.
-    pub(crate) fn could_be(&self, name: &ScheduleName, when: &When) -> Result<(), ScheduleError> {
+    /// When it has one of this name, or enough of them, when this one would never be due or says too much, or when nothing can be read.
+    pub(crate) fn could_be(
+        &self,
+        name: &ScheduleName,
+        (when, args): (&When, &Map<String, Value>),
+    ) -> Result<(), ScheduleError> {
         let now = self.clock.now();
+        let length = serde_json::to_string(args).map_or(usize::MAX, |text| text.len());
+        if length > MOST_JSON_BYTES {
+            return Err(ScheduleError::TooLong { what: "arguments", length });
+        }
         when.next_after(now, now).ok_or(ScheduleError::NeverDue)?;
         let own = self.store.list(Some(&name.owner))?;
         if own.iter().any(|job| job.what.name == name.name) {

@@ -105,7 +105,7 @@ impl Cron {
         }
         could(&gate, &tool, asker.into())?;
         fits(&gate, &tool, &create.args)?;
-        self.schedule.could_be(name, &when).map_err(|error| unfit(&error, error.advice()))?;
+        self.schedule.could_be(name, (&when, &create.args)).map_err(|error| unfit(&error, error.advice()))?;
         Ok(when)
     }
 
