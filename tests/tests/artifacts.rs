@@ -69,6 +69,8 @@ async fn the_files_of_another_agent_are_out_of_reach() {
     }
     let unknown = fails(&other, "artifact.get", json!({ "id": kept["id"] })).await;
     assert_eq!(unknown, format!("there is no artifact {} in this scope", kept["id"].as_str().unwrap()));
+    let (code, message) = refusal(&other, "artifact.delete", json!({ "id": kept["id"] })).await;
+    assert!(code == "bad_arguments" && message == unknown, "nobody is asked about what is not there: {message}");
     says_once_approved(&lab, &claude, "artifact.delete", json!({ "id": kept["id"] })).await;
     assert!(fails(&claude, "artifact.get", json!({ "id": kept["id"] })).await.starts_with("there is no artifact"));
 }

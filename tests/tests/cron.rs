@@ -12,7 +12,7 @@ use palyra_client::Client;
 use palyra_tests::{
     Said,
     daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, over, tool},
-    services::{each_minute, fails, fired, records, refusal, says, says_once_approved, scheduled},
+    services::{each_minute, fired, records, refusal, says, says_once_approved, scheduled},
     token::token,
     until,
 };
@@ -252,15 +252,16 @@ async fn what_could_not_be_called_cannot_be_scheduled() {
         assert!(code == "bad_arguments" && message.contains(why), "{message}");
     }
     let misfit = json!({ "name": "a", "tool": "fs.read", "args": { "pth": "x" }, "every_seconds": 60 });
-    let refused = says_once_approved(&lab, &agent, "cron.create", misfit).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("`path` is missing"), "{refused}");
+    let (code, message) = refusal(&agent, "cron.create", misfit).await;
+    assert!(code == "bad_arguments" && message.contains("`path` is missing"), "{message}");
     let past = json!({ "name": "a", "tool": "fs.list", "at": "2020-01-01T00:00:00Z" });
-    let past = says_once_approved(&lab, &agent, "cron.create", past).await;
-    assert_eq!(past["error"]["message"], "the time is past, so the job would never be due");
+    let (code, message) = refusal(&agent, "cron.create", past).await;
+    assert!(code == "bad_arguments" && message == "the time is past, so the job would never be due", "{message}");
     scheduled(&lab, &agent, each_minute("notes")).await;
-    let twice = says_once_approved(&lab, &agent, "cron.create", each_minute("notes")).await;
-    assert_eq!(twice["error"]["message"], "there is a job `notes` already");
+    let (code, message) = refusal(&agent, "cron.create", each_minute("notes")).await;
+    assert!(code == "bad_arguments" && message == "there is a job `notes` already", "{message}");
     assert_eq!(lab.owner().schedules().await.unwrap().schedules.len(), 1);
+    assert_eq!(records(&lab, "approval.requested").await.len(), 1, "nobody was asked about what cannot be");
 }
 
 #[tokio::test]
@@ -287,10 +288,14 @@ async fn the_schedule_of_another_agent_is_out_of_reach_and_ones_own_can_be_pause
         let (code, message) = refusal(&agent, name, json!({ "job": "agent:robot/notes" })).await;
         assert!(code == "denied_by_policy" && message.contains("the schedule belongs to somebody else"), "{message}");
     }
-    assert_eq!(
-        fails(&agent, "cron.pause", json!({ "job": "notes" })).await,
-        "there is no schedule `agent:local/notes`"
-    );
+    for name in ["cron.pause", "cron.resume", "cron.delete"] {
+        let (code, message) = refusal(&agent, name, json!({ "job": "notes" })).await;
+        assert!(code == "bad_arguments" && message == "there is no schedule `agent:local/notes`", "{name}: {message}");
+    }
+    for job in ["agent:robot/notes", "agent:robot/there-is-none"] {
+        let (code, _) = refusal(&agent, "cron.delete", json!({ "job": job })).await;
+        assert_eq!(code, "denied_by_policy", "whether somebody else's is there is not told");
+    }
     let paused = says(&robot, "cron.pause", json!({ "job": "notes" })).await;
     assert_eq!(
         (&paused["schedule"]["enabled"], &paused["schedule"]["paused"]),

@@ -75,8 +75,8 @@ async fn the_memory_of_another_agent_is_out_of_reach_and_the_denial_says_why() {
     assert_eq!(says(&other, "memory.list", json!({ "id": kept["id"] })).await["entries"], json!([]));
     let missing = fails(&other, "memory.put", json!({ "text": "x", "id": kept["id"] })).await;
     assert!(missing.contains("there is no entry"), "{missing}");
-    let gone = says_once_approved(&lab, &other, "memory.delete", json!({ "id": kept["id"] })).await;
-    assert_eq!(gone["deleted"], Value::Null);
+    let (code, message) = refusal(&other, "memory.delete", json!({ "id": kept["id"] })).await;
+    assert!(code == "bad_arguments" && message == "there is no such entry in `agent:other`", "{message}");
     assert_eq!(found(&claude, json!({ "query": "mine" })).await, ["mine alone"]);
 }
 

@@ -37,11 +37,17 @@ pub trait Service: Send + Sync {
     /// Its name, as it stands in receipts and in what a person approves.
     fn name(&self) -> &str;
 
-    /// What an operation with these arguments would do. Changes nothing, and takes no time to speak of.
+    /// What an operation with these arguments would do. Changes nothing. Policy has not decided by then, so what is refused here must tell
+    /// nothing about what is somebody else's.
     ///
     /// # Errors
     /// When the arguments mean nothing that could be done.
     fn intend(&self, operation: &str, args: &JsonObject, asker: Asker<'_>) -> Result<ServiceIntent, IntendError>;
+
+    /// Whether that takes no time to speak of. What does is asked where nobody else waits.
+    fn glances(&self, _operation: &str) -> bool {
+        true
+    }
 
     /// Does it.
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing;
@@ -223,7 +229,7 @@ impl Tool for ServiceTool {
     }
 
     fn glances(&self) -> bool {
-        true
+        self.service.glances(&self.operation)
     }
 
     fn service(&self) -> Option<Arc<dyn Service>> {

@@ -53,9 +53,19 @@ impl Service for Artifacts {
             }
             "artifact.get" => one(Action::ArtifactGet, read::<Get>(args)?.scope.as_deref()),
             "artifact.list" => one(Action::ArtifactList, read::<List>(args)?.scope.as_deref()),
-            "artifact.delete" => one(Action::ArtifactDelete, read::<Named>(args)?.scope.as_deref()),
+            "artifact.delete" => {
+                let Named { id, scope: said } = read(args)?;
+                let scope = scope::meant(said.as_deref(), asker)?;
+                self.check_is_there(id, &scope, asker)?;
+                scope::intent(Action::ArtifactDelete, &[scope])
+            }
             other => Err(IntendError::Shape(format!("the artifacts do not know `{other}`"))),
         }
+    }
+
+    // Deleting looks into the database first.
+    fn glances(&self, operation: &str) -> bool {
+        operation != "artifact.delete"
     }
 
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
@@ -121,6 +131,20 @@ impl Artifacts {
         Ok(Performed::by_the_daemon(json!({ "deleted": named.id, "scope": scope })))
     }
 
+    /// Refuses what is not there, so that nobody is asked about it.
+    // SECURITY: whether it is there is said only of one's own scopes: policy has not decided about the others by now.
+    fn check_is_there(&self, id: ArtifactId, scope: &MemoryScope, asker: Asker<'_>) -> Result<(), IntendError> {
+        if !scope::is_own(scope, asker) {
+            return Ok(());
+        }
+        let refused = |message: String, help: &'static str| IntendError::Service { message, help };
+        match self.store.about(id) {
+            Ok(Some(artifact)) if artifact.scope == *scope => Ok(()),
+            Ok(_) => Err(refused(missing(id), THERE_ARE)),
+            Err(error) => Err(refused(error.to_string(), error.advice())),
+        }
+    }
+
     // SECURITY: an id of another scope is as unknown as one that never was.
     fn find(&self, id: ArtifactId, scope: &MemoryScope) -> Result<(), Performed> {
         let known = self.store.about(id).map_err(|error| failed(&error))?;
@@ -133,7 +157,11 @@ fn failed(error: &ArtifactError) -> Performed {
 }
 
 fn unknown(id: ArtifactId) -> Performed {
-    Performed::failed(format!("there is no artifact {id} in this scope"), "`artifact.list` tells which there are")
+    Performed::failed(missing(id), THERE_ARE)
+}
+
+fn missing(id: ArtifactId) -> String {
+    format!("there is no artifact {id} in this scope")
 }
 
 #[derive(Deserialize)]
@@ -251,3 +279,6 @@ const MOST_FETCHED: u64 = 512 << 10;
 
 /// How many artifacts are told if nobody says how many.
 const LISTED: usize = 100;
+
+/// What to do about an artifact that is not there.
+const THERE_ARE: &str = "`artifact.list` tells which there are";

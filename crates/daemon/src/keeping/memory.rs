@@ -60,12 +60,18 @@ impl Service for Memory {
             "memory.list" => one(Action::MemoryList, read::<List>(args)?.scope.as_deref()),
             "memory.delete" => {
                 let delete: Delete = read(args)?;
-                delete.which()?;
-                one(Action::MemoryDelete, delete.scope.as_deref())
+                let (which, scope) = (delete.which()?, scope::meant(delete.scope.as_deref(), asker)?);
+                self.check_is_there(&which, &scope, asker)?;
+                scope::intent(Action::MemoryDelete, &[scope])
             }
             "memory.purge" => one(Action::MemoryPurge, Some(&read::<Purge>(args)?.scope)),
             other => Err(IntendError::Shape(format!("the memory does not know `{other}`"))),
         }
+    }
+
+    // Deleting looks into the database first.
+    fn glances(&self, operation: &str) -> bool {
+        operation != "memory.delete"
     }
 
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
@@ -146,6 +152,22 @@ impl Memory {
 
     fn purge(&self, scope: &MemoryScope) -> Result<Value, MemoryError> {
         Ok(json!({ "deleted": self.store.purge(scope)?, "scope": scope }))
+    }
+
+    /// Refuses what is not there, so that nobody is asked about it.
+    // SECURITY: whether it is there is said only of one's own scopes: policy has not decided about the others by now.
+    fn check_is_there(&self, which: &Which, scope: &MemoryScope, asker: Asker<'_>) -> Result<(), IntendError> {
+        if !scope::is_own(scope, asker) {
+            return Ok(());
+        }
+        let refused = |message: String, help: &'static str| IntendError::Service { message, help };
+        match self.find(which, scope) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => {
+                Err(refused(format!("there is no such entry in `{scope}`"), "`memory.list` tells which there are"))
+            }
+            Err(error) => Err(refused(error.to_string(), error.advice())),
+        }
     }
 
     /// An entry of a scope.

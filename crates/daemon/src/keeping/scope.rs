@@ -33,6 +33,12 @@ pub fn all(asker: Asker<'_>) -> Vec<MemoryScope> {
     own.into_iter().chain(workspace).chain([MemoryScope::Global]).collect()
 }
 
+/// Whether a scope is that of whoever asks, or of their conversation: what is there is no secret from them, whatever policy says.
+#[must_use]
+pub fn is_own(scope: &MemoryScope, asker: Asker<'_>) -> bool {
+    *scope == MemoryScope::of(asker.principal) || *scope == MemoryScope::Session(asker.session)
+}
+
 /// What policy is asked about something in some scopes.
 ///
 /// # Errors

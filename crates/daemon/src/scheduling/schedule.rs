@@ -8,7 +8,10 @@ use std::sync::Arc;
 use palyra_api::cron as told;
 use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, Subject, mask::masked};
-use palyra_schedule::{Firing, Job, JobId, NewJob, Opened, Outcome, ScheduleError, ScheduleStore, When};
+use palyra_schedule::{
+    Firing, Job, JobId, NewJob, Opened, Outcome, ScheduleError, ScheduleStore, When, job::MOST_JSON_BYTES,
+    store::MOST_JOBS_OF_ONE,
+};
 use palyra_types::{Clock, Entropy, StateHome, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,6 +42,39 @@ impl Schedule {
         let Opened { store, unfinished } = ScheduleStore::open(&home.path().join(DIRECTORY), Arc::clone(entropy))?;
         let schedule = Self { store: Arc::new(store), gate, clock: Arc::clone(clock), changed: Notify::new() };
         Ok((schedule, unfinished))
+    }
+
+    /// Whether a principal could have another schedule now: of this name, at these times, with such arguments. Blocks, and changes nothing.
+    ///
+    /// # Errors
+    /// When it has one of this name, or enough of them, when this one would never be due or says too much, or when nothing can be read.
+    pub(crate) fn could_be(
+        &self,
+        name: &ScheduleName,
+        (when, args): (&When, &Map<String, Value>),
+    ) -> Result<(), ScheduleError> {
+        let now = self.clock.now();
+        let length = serde_json::to_string(args).map_or(usize::MAX, |text| text.len());
+        if length > MOST_JSON_BYTES {
+            return Err(ScheduleError::TooLong { what: "arguments", length });
+        }
+        when.next_after(now, now).ok_or(ScheduleError::NeverDue)?;
+        let own = self.store.list(Some(&name.owner))?;
+        if own.iter().any(|job| job.what.name == name.name) {
+            return Err(ScheduleError::Taken(name.name.clone()));
+        }
+        if own.len() >= MOST_JOBS_OF_ONE {
+            return Err(ScheduleError::TooManyOfOne);
+        }
+        Ok(())
+    }
+
+    /// The schedule of a name, if there is one. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn find(&self, name: &ScheduleName) -> Result<Option<Job>, ScheduleError> {
+        self.store.find(&name.owner, &name.name)
     }
 
     /// Makes a schedule, on behalf of a call.
@@ -259,12 +295,15 @@ impl SchedulingError {
         match self {
             Self::Schedule(error) => error.advice().to_owned(),
             Self::Gate(refusal) => refusal.advice(),
-            Self::Unnamed(_) => "`cron.list` tells your own; a person sees all with `palyra cron list`".to_owned(),
+            Self::Unnamed(_) => UNNAMED.to_owned(),
             Self::Stopped => "try again when it is up".to_owned(),
             Self::Crashed(_) => "look at the daemon's log, and report this".to_owned(),
         }
     }
 }
+
+/// What to do about a schedule that is not there.
+pub(super) const UNNAMED: &str = "`cron.list` tells your own; a person sees all with `palyra cron list`";
 
 /// Where it is in the state directory.
 const DIRECTORY: &str = "schedule";

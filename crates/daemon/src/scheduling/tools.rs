@@ -1,15 +1,15 @@
 //! `cron.create`, `cron.list`, `cron.pause`, `cron.resume`, `cron.delete`: calls that are proposed later.
 //!
 //! Guarantees: what is scheduled is a call that its creator could make now, of a tool that there is, with arguments that fit; it schedules nothing
-//! itself. Policy is asked about the schedule by its owner and its name, and whose it is decides whether it can be touched.
+//! itself. Nobody is asked about a schedule that cannot be made, or about one's own that is not there. Policy is asked about the schedule by its
+//! owner and its name, and whose it is decides whether it can be touched.
 //! Does not: decide about the call that is scheduled. That is decided when it is due.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use palyra_access::AccessRegistry;
 use palyra_gate::{
-    Asker, CallError, Gate, IntendError, Performed, Performing, Petitioner, Service, ServiceIntent, ServiceOperation,
-    ServiceOrder,
+    Asker, Gate, IntendError, Performed, Performing, Petitioner, Service, ServiceIntent, ServiceOperation, ServiceOrder,
 };
 use palyra_policy::Touch;
 use palyra_schedule::{CronExpression, Every, Missed, NewJob, Owner, When, Zone, job::MOST_TIMEOUT_SECONDS};
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use super::{
     name::ScheduleName,
     owner::{Held, as_scheduled},
-    schedule::{self, Schedule, SchedulingError},
+    schedule::{self, Schedule, SchedulingError, UNNAMED},
 };
 use crate::{
     app::OpenGate,
@@ -61,10 +61,10 @@ impl Service for Cron {
         let (action, name, when) = match operation {
             "cron.create" => {
                 let create: Create = read(args)?;
-                self.check(&create, asker)?;
                 let name =
                     ScheduleName::of(&asker.principal.to_string(), &create.name).map_err(|e| unfit(&e, e.advice()))?;
-                (Action::CronCreate, name, Some(schedule::when(&create.when()?)))
+                let when = self.check(&create, &name, asker)?;
+                (Action::CronCreate, name, Some(schedule::when(&when)))
             }
             "cron.list" => {
                 let daemon = ObjectId::parse("daemon").map_err(|error| unfit(&error, error.advice()))?;
@@ -72,8 +72,8 @@ impl Service for Cron {
                 let touches = vec![Touch::Object { action: Action::CronList, resource }];
                 return Ok(ServiceIntent { touches, ..ServiceIntent::default() });
             }
-            "cron.pause" | "cron.resume" => (Action::CronPause, read::<Named>(args)?.read(asker)?, None),
-            "cron.delete" => (Action::CronDelete, read::<Named>(args)?.read(asker)?, None),
+            "cron.pause" | "cron.resume" => (Action::CronPause, self.named(args, asker)?, None),
+            "cron.delete" => (Action::CronDelete, self.named(args, asker)?, None),
             other => return Err(IntendError::Shape(format!("schedules do not know `{other}`"))),
         };
         let mut about = BTreeMap::from([(SCHEDULE.to_owned(), name.to_string())]);
@@ -82,22 +82,45 @@ impl Service for Cron {
         Ok(ServiceIntent { touches, about, ..ServiceIntent::default() })
     }
 
+    // All others look into the database first, or at schemas that somebody else made.
+    fn glances(&self, operation: &str) -> bool {
+        operation == "cron.list"
+    }
+
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
         Box::pin(async move { self.perform_now(&order).await.unwrap_or_else(|failed| failed) })
     }
 }
 
 impl Cron {
-    /// Whether whoever asks could make this call, as far as that can be told before it is due.
-    fn check(&self, create: &Create, asker: Asker<'_>) -> Result<(), IntendError> {
-        create.when()?;
+    /// Whether there could be this schedule, and whoever asks could make its call, as far as that can be told before it is due. Returns when
+    /// that is.
+    fn check(&self, create: &Create, name: &ScheduleName, asker: Asker<'_>) -> Result<When, IntendError> {
+        let when = create.when()?;
         let gate = self.gate.now().ok_or_else(|| unfit("the daemon is not up", "try again when it is"))?;
         let tool = create.tool()?;
         // SECURITY: a schedule that makes schedules would have no end.
         if tool.as_str() == "cron.create" {
             return Err(unfit("a schedule schedules nothing", "schedule the call that is to be made in the end"));
         }
-        could(&gate, &tool, asker.into())
+        could(&gate, &tool, asker.into())?;
+        fits(&gate, &tool, &create.args)?;
+        self.schedule.could_be(name, (&when, &create.args)).map_err(|error| unfit(&error, error.advice()))?;
+        Ok(when)
+    }
+
+    /// The schedule that is meant. One's own has to be there.
+    // SECURITY: whether that of somebody else is there is told to nobody before policy has decided.
+    fn named(&self, args: &JsonObject, asker: Asker<'_>) -> Result<ScheduleName, IntendError> {
+        let name = read::<Named>(args)?.read(asker)?;
+        if name.owner != asker.principal.to_string() {
+            return Ok(name);
+        }
+        match self.schedule.find(&name) {
+            Ok(Some(_)) => Ok(name),
+            Ok(None) => Err(unfit(SchedulingError::Unnamed(name.to_string()), UNNAMED)),
+            Err(error) => Err(unfit(&error, error.advice())),
+        }
     }
 
     async fn perform_now(&self, order: &ServiceOrder) -> Result<Performed, Performed> {
@@ -138,7 +161,10 @@ impl Cron {
             Held::of(proposal, &self.access.snapshot()).and_then(|held| serde_json::to_value(held).ok()).ok_or_else(
                 || Performed::failed("the call was made with no credential", "make it with a token or a device"),
             )?;
-        self.fits(&tool, &create.args).await?;
+        // The tool may be another one by now.
+        let gate = self.gate.now().ok_or_else(|| failed(&SchedulingError::Stopped))?;
+        let (checked, args) = (tool.clone(), create.args.clone());
+        blocking(move || fits(&gate, &checked, &args).map_err(unread)).await?;
         let new = NewJob {
             name: create.name,
             owner: Owner { principal: proposal.principal.to_string(), credential: held },
@@ -154,16 +180,13 @@ impl Cron {
         let job = made.map_err(|error| failed(&error))?;
         Ok(Performed::by_the_daemon(json!({ "schedule": schedule::told(&job) })))
     }
+}
 
-    /// Whether the arguments fit the tool. A schema that somebody else made can take long.
-    async fn fits(&self, tool: &ToolName, args: &Map<String, Value>) -> Result<(), Performed> {
-        let gate = self.gate.now().ok_or_else(|| failed(&SchedulingError::Stopped))?;
-        let args = JsonObject::try_from_value(Value::Object(args.clone()), Limits::default())
-            .map_err(|error| Performed::failed(error.to_string(), "send arguments that fit the schema of the tool"))?;
-        let tool = tool.clone();
-        let unfit = |error: CallError| Performed::failed(error.to_string(), error.advice());
-        blocking(move || gate.registry().fits(&tool, &args).map_err(unfit)).await
-    }
+/// Whether the arguments fit the tool. A schema that somebody else made can take long.
+fn fits(gate: &Gate, tool: &ToolName, args: &Map<String, Value>) -> Result<(), IntendError> {
+    let args = JsonObject::try_from_value(Value::Object(args.clone()), Limits::default())
+        .map_err(|error| unfit(error, "send arguments that fit the schema of the tool"))?;
+    gate.registry().fits(tool, &args).map_err(|error| unfit(&error, error.advice()))
 }
 
 /// Whether somebody could have this tool called for them when it is due.
