@@ -397,7 +397,7 @@ async fn the_command_shows_what_a_server_says_before_it_counts_and_tells_what_fa
     let (code, out, err) = add("broken", elsewhere.to_str().unwrap());
     assert_eq!((code, out.as_str()), (1, "✔ added broken\n"), "{err}");
     let hint = format!("may not see {}: name the workspace", elsewhere.display());
-    for part in ["! broken cannot be spoken with", &hint, "`palyra mcp remove broken`"] {
+    for part in ["! broken cannot be spoken with", hint.as_str(), "`palyra mcp remove broken`"] {
         assert!(err.contains(part), "{part}: {err}");
     }
     assert!(lab.owner().mcp_server("broken").await.is_ok(), "it stays");
