@@ -51,10 +51,10 @@ mod tests {
             unseen(&words, workspace)
         };
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        assert_eq!(of(&["/usr/bin/env", &text(&other)], Some(inside.path())), Some(other.clone()));
-        assert_eq!(of(&["/usr/bin/env", &text(&own)], None), Some(own.clone()));
-        assert_eq!(of(&[&text(&other)], None), Some(other));
-        assert_eq!(of(&["/usr/bin/env", &text(&own)], Some(inside.path())), None);
+        assert_eq!(of(&["/usr/bin/env", text(&other).as_str()], Some(inside.path())), Some(other.clone()));
+        assert_eq!(of(&["/usr/bin/env", text(&own).as_str()], None), Some(own.clone()));
+        assert_eq!(of(&[text(&other).as_str()], None), Some(other));
+        assert_eq!(of(&["/usr/bin/env", text(&own).as_str()], Some(inside.path())), None);
         assert_eq!(of(&["/usr/bin/env", "server.py", "--stdio"], Some(inside.path())), None);
         assert_eq!(of(&["/usr/bin/env", "/nowhere/server.py"], None), None);
         assert_eq!(of(&[], None), None);

@@ -83,7 +83,8 @@ pub(super) fn said(server: &McpServer, tools: &[&McpTool], terminal: &Terminal) 
         let line = format!("  {}", tool_line(tool, paint));
         iter::once(line).chain(difference(tool, paint)).collect::<Vec<_>>()
     };
-    let heading = format!("{} says of its tools:", shown(&server.name));
+    let says = if tools.is_empty() { "has no tools" } else { "says of its tools:" };
+    let heading = format!("{} {says}", shown(&server.name));
     iter::once(heading).chain(tools.iter().flat_map(about)).collect()
 }
 
