@@ -183,7 +183,10 @@ fn the_command_lists_shows_and_forgets() {
     }
     let document: Value = serde_json::from_str(&palyra(&["--json", "runs", "show", &run])).unwrap();
     assert_eq!(document["data"]["run"], json!(run));
-    assert!(palyra(&["sessions", "forget", &session]).starts_with("forgotten"));
+    let unsure = facade.lab.palyra().args(["sessions", "forget", &session]).output().unwrap();
+    assert_eq!(unsure.status.code(), Some(2), "nobody is there to ask");
+    assert!(palyra(&["sessions", "list"]).contains(&session), "nothing was forgotten");
+    assert!(palyra(&["sessions", "forget", &session, "--yes"]).starts_with("forgotten"));
     assert_eq!(palyra(&["sessions", "list"]), "");
 }
 

@@ -361,6 +361,52 @@ async fn a_server_that_cannot_be_started_says_why() {
     assert!(server.why.is_some() && server.stderr.is_some_and(|text| text.contains("no key")));
 }
 
+#[tokio::test]
+async fn the_command_shows_what_a_server_says_before_it_counts_and_tells_what_failed() {
+    let lab = lab(DaemonPlan::default()).await;
+    says(&lab, &[("echo", "Says it once more."), ("refuse", "Says no.")]);
+    let palyra = |args: &[&str]| {
+        let output = lab.palyra().args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let add = |name: &str, script: &str| {
+        palyra(&["mcp", "add", name, "--workspace", "lab", "--", "python3", script, "tools.json"])
+    };
+    let told = |said: &str| {
+        for part in ["! new      mcp.scripted.echo\n", "      Says it once more.\n", "    arguments:\n"] {
+            assert!(said.contains(part), "{part:?}: {said}");
+        }
+    };
+    let (code, out, err) = add("scripted", "server.py");
+    assert_eq!((code, out.as_str()), (0, "✔ added scripted\n"), "{err}");
+    told(&err);
+    assert!(err.contains("`palyra mcp pin scripted`"), "{err}");
+    told(&palyra(&["mcp", "show", "scripted"]).1);
+    let (code, _, err) = palyra(&["mcp", "pin", "scripted"]);
+    assert!(code == 2 && err.contains("`palyra mcp show scripted`"), "{code} {err}");
+    let (code, out, err) = palyra(&["mcp", "pin", "scripted", "--yes"]);
+    assert_eq!((code, out.as_str()), (0, "✔ pinned scripted: echo, refuse\n"), "{err}");
+    told(&err);
+    let shown = palyra(&["mcp", "show", "scripted"]).1;
+    assert!(shown.contains("✔ pinned   mcp.scripted.echo\n") && !shown.contains("Says it once more."), "{shown}");
+    let listed = palyra(&["mcp", "list"]).1;
+    assert!(listed.lines().any(|row| row.starts_with("scripted") && row.contains("palyra mcp add")), "{listed}");
+    assert_eq!(palyra(&["call", "mcp.scripted.echo", "--yes"]).0, 0);
+    let (code, out, err) = palyra(&["call", "mcp.scripted.refuse", "--yes"]);
+    assert!(code == 1 && out.starts_with("✖ failed: no  mcp.scripted.refuse  "), "{code} {out} {err}");
+    // A program that does not see its script.
+    let elsewhere = fs::canonicalize(lab.workspace()).unwrap().with_file_name("elsewhere.py");
+    fs::write(&elsewhere, "").unwrap();
+    let (code, out, err) = add("broken", elsewhere.to_str().unwrap());
+    assert_eq!((code, out.as_str()), (1, "✔ added broken\n"), "{err}");
+    let hint = format!("may not see {}: name the workspace", elsewhere.display());
+    for part in ["! broken cannot be spoken with", hint.as_str(), "`palyra mcp remove broken`"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(lab.owner().mcp_server("broken").await.is_ok(), "it stays");
+}
+
 fn packages() -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let target = here.ancestors().find(|path| path.join("mcp-packages").is_dir());

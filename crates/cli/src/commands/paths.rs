@@ -31,6 +31,8 @@ const ENTRIES: &[(&str, &str, &str)] = &[
     ("authority", "identity/authority.json", "what certifies the daemon and its devices; show it to nobody"),
     ("device", "identity/device.json", "who this command is to the daemon; show it to nobody"),
     ("agent token", "identity/agent.token", "the credential of agents"),
+    ("clients", "clients", "the credentials of MCP clients; show them to nobody"),
+    ("hooks", "hooks", "the credentials of hooks; show them to nobody"),
     ("vault", "vault", "secrets, sealed"),
     ("vault key", "identity/vault", "what opens the vault, unless a keyring holds it; back it up apart from the vault"),
     ("transcripts", "transcripts", "what was said with agent models"),

@@ -15,6 +15,7 @@ use crate::{
     connection::meet,
     exit::Exit,
     failure::Failure,
+    keyboard::Keyboard,
     short_id::{Sort, meant},
     table::{self, moment},
     terminal::{BOLD, DIM, Terminal, shown_block},
@@ -29,10 +30,13 @@ pub(crate) enum SessionsCommand {
         /// The session: its id, or the beginning or the end of it.
         id: String,
     },
-    /// Forget what was said in one. The journal keeps its calls.
+    /// Forget what was said in one, for good. The journal keeps its calls.
     Forget {
         /// The session: its id, or the beginning or the end of it.
         id: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -49,7 +53,7 @@ pub(crate) fn run(command: SessionsCommand, at: &At, terminal: &Terminal) -> Out
     meet(at, terminal, async |daemon| match command {
         SessionsCommand::List => list(daemon, terminal).await,
         SessionsCommand::Show { id } => show(daemon, &id, terminal).await,
-        SessionsCommand::Forget { id } => forget(daemon, &id, terminal).await,
+        SessionsCommand::Forget { id, yes } => forget(daemon, &id, yes, terminal).await,
     })
 }
 
@@ -100,8 +104,11 @@ async fn show(client: &Client, text: &str, terminal: &Terminal) -> Outcome {
     Ok(Exit::Ok)
 }
 
-async fn forget(client: &Client, text: &str, terminal: &Terminal) -> Outcome {
+async fn forget(client: &Client, text: &str, yes: bool, terminal: &Terminal) -> Outcome {
     let id = find(client, text).await?;
+    if !yes {
+        confirm(id).await?;
+    }
     let forgotten = client.forget_session(id).await?;
     if terminal.json {
         terminal.document("session.forgotten", forgotten);
@@ -109,6 +116,21 @@ async fn forget(client: &Client, text: &str, terminal: &Terminal) -> Outcome {
         terminal.out(format!("forgotten  {id}, with {} runs", forgotten.runs));
     }
     Ok(Exit::Ok)
+}
+
+/// Asks whoever is at the terminal: what is forgotten never comes back.
+async fn confirm(id: SessionId) -> Result<(), Failure> {
+    let unsure = |cause: &str| {
+        let help = format!("`palyra sessions show {id}` shows what it holds; say --yes if it is meant");
+        Failure::new(Exit::Usage, "not_confirmed", "nothing was forgotten", cause, help)
+    };
+    let mut keyboard = Keyboard::open().ok_or_else(|| unsure("nobody is there to ask"))?;
+    keyboard.show(&format!("everything that was said in the session {id} is erased, and never comes back"));
+    keyboard.prompt("forget it? Type `forget`: ");
+    match keyboard.line().await {
+        Some(line) if line.trim() == "forget" => Ok(()),
+        _ => Err(unsure("it was not confirmed")),
+    }
 }
 
 async fn transcript(client: &Client, text: &str, terminal: &Terminal) -> Outcome {

@@ -1,24 +1,26 @@
 //! `palyra mcp add`: puts a server behind the gateway.
 //!
-//! Guarantees: nothing of it is offered before it is pinned; what it says of its tools is shown, and whoever is there is asked.
+//! Guarantees: nothing of it is offered before it is pinned; what it says of its tools is shown, and whoever is there is asked. One that cannot
+//! be spoken with stays added, and is told as a failure.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args};
-use palyra_api::mcp::{McpServer, McpSettings, McpState};
+use palyra_api::mcp::{McpServer, McpSettings, McpState, McpTool};
 use palyra_client::Client;
-use palyra_types::{EgressEnforcementMode, SecretRef, WorkspaceName};
+use palyra_types::{EgressEnforcementMode, SecretRef, WorkspaceName, visible::visible};
 use tokio::time::{Instant, sleep};
 
 use super::{
     pin::pin,
-    words::{switched_off, trouble},
+    unseen::unseen,
+    words::{said, switched_off, trouble},
 };
 use crate::{
     Outcome,
     exit::Exit,
     keyboard,
-    terminal::{GOOD, Terminal, shown},
+    terminal::{GOOD, Terminal, WAIT, shown},
 };
 
 #[derive(Args)]
@@ -75,20 +77,56 @@ pub(super) async fn run(args: &AddArgs, daemon: &Client, terminal: &Terminal) ->
     }
     let patience = Duration::from_secs(added.server.start_seconds.unwrap_or(30).into()) + Duration::from_secs(2);
     let server = settled(added, patience, daemon).await?;
-    if server.state == McpState::Connected && (args.yes || (keyboard::is_there() && !terminal.json)) {
+    let is_connected = server.state == McpState::Connected;
+    if is_connected && (args.yes || (keyboard::is_there() && !terminal.json)) {
         return pin(&server, &[], args.yes, (daemon, terminal)).await;
     }
+    let exit = if is_connected { Exit::Ok } else { Exit::Failure };
     if terminal.json {
         terminal.document("mcp.server", &server);
-        return Ok(Exit::Ok);
+        return Ok(exit);
     }
-    trouble(&server, terminal);
-    terminal
-        .talk_rows(format!("nothing of it is offered before it is pinned: `palyra mcp pin {}`", shown(&server.name)));
+    if is_connected {
+        let tools: Vec<&McpTool> = server.tools.iter().collect();
+        said(&server, &tools, terminal).iter().for_each(|line| terminal.talk_rows(line));
+        let name = shown(&server.name);
+        terminal.talk_rows(format!("nothing of it is offered before it is pinned: `palyra mcp pin {name}`"));
+    } else {
+        unreached(args, &server, daemon, terminal).await;
+    }
     if !server.enabled {
         switched_off(terminal);
     }
-    Ok(Exit::Ok)
+    Ok(exit)
+}
+
+/// Says why a server that was added cannot be spoken with, as far as that is known, and what becomes of it.
+async fn unreached(args: &AddArgs, server: &McpServer, daemon: &Client, terminal: &Terminal) {
+    let name = shown(&server.name);
+    if server.why.is_none() {
+        let line = format!("! {name} cannot be spoken with yet: it is still being started");
+        terminal.talk_rows(terminal.paint_err(WAIT, &line));
+    }
+    trouble(server, terminal);
+    let workspace = workspace(args, daemon).await;
+    if let Some(file) = unseen(&args.command, workspace.as_deref()) {
+        let file = visible(&file.to_string_lossy());
+        terminal.talk_rows(format!(
+            "  its program may not see {file}: name the workspace that holds it with --workspace, or put its directory \
+             under `read_only` of [sandbox] in config.toml"
+        ));
+    }
+    terminal.talk_rows(format!(
+        "it stays added and is tried again: `palyra mcp show {name}` tells how it is, `palyra mcp remove {name}` removes it"
+    ));
+}
+
+/// The directory of the workspace that its program sees.
+async fn workspace(args: &AddArgs, daemon: &Client) -> Option<PathBuf> {
+    let wanted = args.workspace.as_ref()?;
+    let known = daemon.workspaces().await.ok()?.workspaces;
+    let found = known.into_iter().find(|one| one.name == *wanted)?;
+    Some(PathBuf::from(found.path.to_string()))
 }
 
 /// Waits until it can be said how a server is.

@@ -2,7 +2,7 @@
 
 use palyra_client::Client;
 
-use super::words::{place, state, switched_off, tools, trouble};
+use super::words::{origin, place, state, switched_off, tools, trouble};
 use crate::{
     Outcome,
     exit::Exit,
@@ -17,7 +17,7 @@ pub(super) async fn run(daemon: &Client, terminal: &Terminal) -> Outcome {
         return Ok(Exit::Ok);
     }
     let row = |one: &palyra_api::mcp::McpServer| {
-        [shown(&one.name), state(one.state).to_owned(), tools(one), shown(&one.configured), place(&one.server)]
+        [shown(&one.name), state(one.state).to_owned(), tools(one), origin(one), place(&one.server)]
     };
     let rows: Vec<[String; 5]> = told.servers.iter().map(row).collect();
     table::print(["SERVER", "STATE", "TOOLS", "FROM", "PLACE"], &rows, terminal);

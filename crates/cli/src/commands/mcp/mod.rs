@@ -12,6 +12,7 @@ mod pin;
 mod remove;
 mod serve;
 mod show;
+mod unseen;
 mod words;
 
 use clap::Subcommand;

@@ -6,7 +6,7 @@ use clap::Args;
 use palyra_api::mcp::{McpServer, McpTool, PinMcpTools};
 use palyra_client::Client;
 
-use super::words::{difference, switched_off, tool_line};
+use super::words::{said, switched_off};
 use crate::{
     Outcome,
     exit::Exit,
@@ -55,6 +55,8 @@ pub(super) async fn pin(
     }
     if !yes {
         confirm(server, &wanted, terminal).await?;
+    } else if !terminal.json {
+        said(server, &wanted, terminal).iter().for_each(|line| terminal.talk_rows(line));
     }
     let digests = wanted.iter().filter_map(|tool| Some((tool.tool.clone(), tool.digest?)));
     let pinned = daemon.pin_mcp_tools(&server.name, &PinMcpTools { tools: digests.collect() }).await?;
@@ -77,15 +79,12 @@ fn is_wanted(tool: &McpTool, only: &[String]) -> bool {
 
 async fn confirm(server: &McpServer, wanted: &[&McpTool], terminal: &Terminal) -> Result<(), Failure> {
     let unsure = |cause: &str| {
-        let help = "look at them with `palyra mcp show`, and say --yes if they are as they should be";
+        let name = shown(&server.name);
+        let help = format!("look at them with `palyra mcp show {name}`, and say --yes if they are as they should be");
         Failure::new(Exit::Usage, "not_confirmed", "nothing was pinned", cause, help)
     };
     let mut keyboard = Keyboard::open().ok_or_else(|| unsure("nobody is there to ask"))?;
-    keyboard.show(&format!("{} says of its tools:", shown(&server.name)));
-    for tool in wanted {
-        keyboard.show(&format!("  {}", tool_line(tool, terminal)));
-        difference(tool, terminal).iter().for_each(|line| keyboard.show(line));
-    }
+    said(server, wanted, terminal).iter().for_each(|line| keyboard.show(line));
     keyboard.prompt("let them count as they are? Type `pin`: ");
     match keyboard.line().await {
         Some(line) if line.trim() == "pin" => Ok(()),

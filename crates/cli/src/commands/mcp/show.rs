@@ -1,5 +1,6 @@
 //! `palyra mcp show`: everything about a server.
 
+use anstyle::Style;
 use clap::Args;
 use palyra_client::Client;
 
@@ -34,10 +35,12 @@ pub(super) async fn run(args: &ShowArgs, daemon: &Client, terminal: &Terminal) -
     for (what, said) in about.iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
         terminal.out_rows(format!("  {what:<12} {said}"));
     }
+    let paint = |style: Style, text: &str| terminal.paint(style, text);
     for tool in &server.tools {
-        terminal.out_rows(format!("  {}", tool_line(tool, terminal)));
-        if tool.state == "changed" {
-            difference(tool, terminal).iter().for_each(|line| terminal.out(line));
+        terminal.out_rows(format!("  {}", tool_line(tool, paint)));
+        // What is to be looked at before it is pinned.
+        if matches!(tool.state.as_str(), "new" | "changed") {
+            difference(tool, paint).iter().for_each(|line| terminal.out_rows(line));
         }
     }
     trouble(&server, terminal);

@@ -1,5 +1,8 @@
 //! What is said about MCP servers and their tools, in lines.
 
+use std::iter;
+
+use anstyle::Style;
 use palyra_api::mcp::{McpServer, McpSettings, McpState, McpTool};
 
 use crate::terminal::{BAD, BOLD, DIM, GOOD, Terminal, WAIT, shown};
@@ -10,6 +13,15 @@ pub(super) const fn state(state: McpState) -> &'static str {
         McpState::Starting => "starting",
         McpState::Connected => "connected",
         McpState::Waiting => "not connected",
+    }
+}
+
+/// Who has put a server there.
+pub(super) fn origin(server: &McpServer) -> String {
+    match server.configured.as_str() {
+        "config" => "config.toml".to_owned(),
+        "command" => "palyra mcp add".to_owned(),
+        other => shown(other),
     }
 }
 
@@ -38,7 +50,7 @@ pub(super) fn tools(server: &McpServer) -> String {
 }
 
 /// A tool in a line: how it stands, and what it is called here.
-pub(super) fn tool_line(tool: &McpTool, terminal: &Terminal) -> String {
+pub(super) fn tool_line(tool: &McpTool, paint: impl Fn(Style, &str) -> String) -> String {
     let (glyph, style) = match (tool.state.as_str(), &tool.refused) {
         (_, Some(_)) | ("gone", _) => ("✖", BAD),
         ("pinned", None) => ("✔", GOOD),
@@ -47,21 +59,33 @@ pub(super) fn tool_line(tool: &McpTool, terminal: &Terminal) -> String {
     let word = if tool.refused.is_some() { "refused" } else { tool.state.as_str() };
     let name = tool.name.as_ref().map_or_else(|| shown(&tool.tool), |name| name.to_string());
     let why = tool.refused.as_ref().map(|why| format!(": {}", shown(why))).unwrap_or_default();
-    format!("{} {}{why}", terminal.paint(style, &format!("{glyph} {word:<8}")), terminal.paint(BOLD, &name))
+    format!("{} {}{why}", paint(style, &format!("{glyph} {word:<8}")), paint(BOLD, &name))
 }
 
 /// What is different from what is pinned, or all that the server says of a tool that was never pinned.
-pub(super) fn difference(tool: &McpTool, terminal: &Terminal) -> Vec<String> {
+pub(super) fn difference(tool: &McpTool, paint: impl Fn(Style, &str) -> String) -> Vec<String> {
     let lines = if tool.state == "changed" { &tool.diff } else { &tool.definition };
     let painted = |line: &String| {
         let text = shown(line);
         match (tool.state.as_str(), line.chars().next()) {
-            ("changed", Some('+')) => terminal.paint_err(GOOD, &text),
-            ("changed", Some('-')) => terminal.paint_err(BAD, &text),
-            _ => terminal.paint_err(DIM, &text),
+            ("changed", Some('+')) => paint(GOOD, &text),
+            ("changed", Some('-')) => paint(BAD, &text),
+            _ => paint(DIM, &text),
         }
     };
     lines.iter().map(|line| format!("    {}", painted(line))).collect()
+}
+
+/// What a server says of these tools, for whoever is to let them count.
+pub(super) fn said(server: &McpServer, tools: &[&McpTool], terminal: &Terminal) -> Vec<String> {
+    let paint = |style: Style, text: &str| terminal.paint_err(style, text);
+    let about = |tool: &&McpTool| {
+        let line = format!("  {}", tool_line(tool, paint));
+        iter::once(line).chain(difference(tool, paint)).collect::<Vec<_>>()
+    };
+    let says = if tools.is_empty() { "has no tools" } else { "says of its tools:" };
+    let heading = format!("{} {says}", shown(&server.name));
+    iter::once(heading).chain(tools.iter().flat_map(about)).collect()
 }
 
 /// Says how to switch on what nothing of any server is offered without.
