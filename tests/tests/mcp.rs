@@ -376,7 +376,9 @@ async fn whoever_is_not_let_in_learns_why_in_words_that_clients_know() {
     // What a token may do over MCP it may not do while the gateway is off.
     owner.set_flag("mcp_gateway", &SetFlag { on: false }).await.unwrap();
     let off = gateway.ask(("POST", &gateway.token), &[], &list).await;
-    assert_eq!((off.status, &off.json()["error"]["data"]["code"]), (403, &json!("missing_scope")));
+    let data = &off.json()["error"]["data"];
+    assert_eq!((off.status, &data["code"]), (403, &json!("feature_off")));
+    assert!(data["help"].as_str().unwrap().contains("`palyra access flags set mcp_gateway on`"), "{data}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
