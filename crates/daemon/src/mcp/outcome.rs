@@ -110,6 +110,7 @@ fn refused(failure: &Failure) -> Map<String, Value> {
     let retry = matches!(failure.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     // What a client can do is call again; it cannot ask what came of a call that it was not given.
     let help = match detail.code.as_str() {
+        "stopping" if detail.call.is_some() => Some(BESIDE_WAITING),
         "stopping" => Some(AFTER_STOPPING),
         _ => detail.help.as_deref(),
     };
@@ -147,6 +148,10 @@ const ERROR: &str = "palyra/error";
 /// What to do about a daemon that stops.
 const AFTER_STOPPING: &str = "call again with the same arguments once the daemon is back";
 
+/// The same, where the call waits on without its client.
+const BESIDE_WAITING: &str = "call again with the same arguments once the daemon is back; this call waits on for its answer, so a person \
+    may be asked about both";
+
 #[cfg(test)]
 mod tests {
     use palyra_gate::Refusal;
@@ -156,13 +161,13 @@ mod tests {
     #[test]
     fn a_call_that_a_stopping_daemon_leaves_can_be_tried_again_in_flag_and_words() {
         let call = CallId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
-        for goes_on in [true, false] {
+        for (goes_on, help) in [(true, BESIDE_WAITING), (false, AFTER_STOPPING)] {
             let failure = Failure::refused(&Refusal::Stopping { goes_on }, call);
             let result = refused(&failure);
             let error = &result["_meta"][ERROR];
             assert_eq!(
                 (&error["code"], &error["retry"], &error["help"]),
-                (&json!("stopping"), &json!(true), &json!(AFTER_STOPPING))
+                (&json!("stopping"), &json!(true), &json!(help))
             );
         }
     }
