@@ -56,6 +56,7 @@ async fn a_client_uses_the_tools(driver: Driver) {
         echo("no"),
         { "do": "call", "tool": "fs_reed" },
         { "do": "call", "tool": "fs_read", "args": { "way": 1 } },
+        { "do": "call", "tool": "memory_put", "args": { "text": "x", "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV" } },
     ]);
     let (seen, ()) = tokio::join!(gateway.drive(driver, &steps), async {
         let question = asked(&owner, 1).await.remove(0);
@@ -95,6 +96,16 @@ async fn a_client_uses_the_tools(driver: Driver) {
     assert!(seen[5]["message"].as_str().unwrap().contains("`fs_read`"), "{}", seen[5]);
     let wrong = &seen[6]["result"];
     assert_eq!((&wrong["isError"], &text(wrong)["error"]["code"]), (&json!(true), &json!("bad_arguments")));
+    let failed = &seen[7]["result"];
+    let error = &text(failed)["error"];
+    assert_eq!(
+        (&failed["isError"], &error["code"], &error["retry"]),
+        (&json!(true), &json!("failed"), &json!(false)),
+        "{failed}"
+    );
+    assert!(error["message"].as_str().unwrap().starts_with("there is no entry"), "{failed}");
+    assert_eq!(&failed["_meta"]["palyra/error"], error);
+    assert!(failed["_meta"]["palyra/receipt"]["seq"].is_u64(), "{failed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -379,7 +390,9 @@ async fn whoever_is_not_let_in_learns_why_in_words_that_clients_know() {
     // What a token may do over MCP it may not do while the gateway is off.
     owner.set_flag("mcp_gateway", &SetFlag { on: false }).await.unwrap();
     let off = gateway.ask(("POST", &gateway.token), &[], &list).await;
-    assert_eq!((off.status, &off.json()["error"]["data"]["code"]), (403, &json!("missing_scope")));
+    let data = &off.json()["error"]["data"];
+    assert_eq!((off.status, &data["code"]), (403, &json!("feature_off")));
+    assert!(data["help"].as_str().unwrap().contains("`palyra access flags set mcp_gateway on`"), "{data}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

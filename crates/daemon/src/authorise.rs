@@ -2,7 +2,8 @@
 //!
 //! Guarantees, in this order: a route without a row in [`rules`] answers nobody; on the control listener the certificate of the connection is
 //! the credential, on the local one a bearer, and nobody shows two; a credential that was revoked, has expired or is unknown is refused as
-//! such and counted; a token that lacks the scope, or goes too fast, learns so precisely; policy is asked; then the handler is reached.
+//! such and counted; a token that lacks the scope, needs a feature that is off, or goes too fast, learns so precisely; policy is asked; then
+//! the handler is reached.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -14,7 +15,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use palyra_access::{
-    Credential, CredentialKind, DeviceRefusal, Holder, Limited, MissingScope, Pass, Scope, TokenRefusal, TokenText,
+    Credential, CredentialKind, DeviceRefusal, FeatureFlag, Holder, Limited, MissingScope, Pass, Scope, TokenRefusal,
+    TokenText,
 };
 use palyra_package::PackageId;
 use palyra_types::{Channel, DeviceId, ObjectId, Resource, SecretRef, Sha256Digest, SkillId, TokenId};
@@ -68,7 +70,7 @@ pub(crate) fn again(app: &App, request: &Parts) -> Result<(), Failure> {
     let Some(needs) = request.extensions.get::<Needs>().copied() else { return Ok(()) };
     let (caller, _) = identify(app, request)?;
     check_credential(&caller, needs.credentials)?;
-    check_scope(&caller, needs.scopes)?;
+    check_scope(app, &caller, needs.scopes)?;
     ask(app, &caller, needs.asks, request)
 }
 
@@ -92,7 +94,7 @@ async fn admit(app: &Arc<App>, request: &Parts, needs: Needs) -> Result<(Caller,
         None => None,
     };
     check_credential(&caller, needs.credentials)?;
-    check_scope(&caller, needs.scopes)?;
+    check_scope(app, &caller, needs.scopes)?;
     ask(app, &caller, needs.asks, request)?;
     Ok((caller, taken))
 }
@@ -200,15 +202,30 @@ fn check_credential(caller: &Caller, wanted: Credentials) -> Result<(), Failure>
 ///
 /// # Errors
 /// When it has none of them.
-pub(crate) fn check_scope(caller: &Caller, wanted: &'static [Scope]) -> Result<(), Failure> {
+pub(crate) fn check_scope(app: &App, caller: &Caller, wanted: &'static [Scope]) -> Result<(), Failure> {
     let Some(held) = &caller.scopes else { return Ok(()) };
     match wanted.first() {
-        Some(first) if !wanted.iter().any(|scope| held.contains(scope)) => {
-            let missing = MissingScope { scope: *first };
-            Err(Failure::new("missing_scope", missing.to_string(), missing.advice()))
-        }
+        Some(first) if !wanted.iter().any(|scope| held.contains(scope)) => Err(without_features(app, wanted)
+            .unwrap_or_else(|| {
+                let missing = MissingScope { scope: *first };
+                Failure::new("missing_scope", missing.to_string(), missing.advice())
+            })),
         _ => Ok(()),
     }
+}
+
+/// The refusal of scopes that count for nobody now, because their features are off: another token would not help.
+fn without_features(app: &App, wanted: &[Scope]) -> Option<Failure> {
+    let access = app.access.snapshot();
+    let off = |scope: &Scope| scope.feature().filter(|feature| !access.state().is_on(*feature));
+    // Where one scope would do, another token may help after all.
+    let features: Option<Vec<FeatureFlag>> = wanted.iter().map(off).collect();
+    let feature = *features?.first()?;
+    Some(Failure::new(
+        "feature_off",
+        format!("the feature {feature} is off"),
+        format!("an owner or admin switches it on: `palyra access flags set {feature} on`"),
+    ))
 }
 
 /// Asks policy about the route.

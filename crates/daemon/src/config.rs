@@ -23,7 +23,7 @@ use palyra_identity::Address;
 use palyra_journal::{Keeping, Retention, Rotation};
 use palyra_policy::{LoadError, SourceFile, directory::read_policies, directory::read_text};
 use palyra_provider::{ProviderSection, SectionError};
-use palyra_types::{AbsolutePath, HostName, StateHome, visible::visible, word::nearest, word::words};
+use palyra_types::{AbsolutePath, HostName, StateHome, WorkspaceName, visible::visible, word::nearest, word::words};
 use palyra_upstream::ServerSection;
 use palyra_vault::BackendKind;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Config {
         config.listen.check()?;
         config.vault.check(&config.workspace)?;
         palyra_provider::config::check(&config.provider)?;
-        naming::check(&config.agent)?;
+        naming::check(&config.agent, &config.provider, &config.workspace)?;
         config.transcripts.check()?;
         palyra_upstream::check(&config.mcp)?;
         Ok(config)
@@ -441,6 +441,27 @@ pub enum ConfigError {
     /// An agent that is none.
     #[error("[[agent]] `{}` has no good name, one that stands twice, no `model`, or a limit of zero", visible(.0))]
     Agent(String),
+    /// An agent on a model that no provider has.
+    #[error(
+        "[[agent]] `{}`: no [[provider]] has the model `{}`{}", visible(.agent), visible(.model),
+        .near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+    )]
+    AgentModel {
+        /// The agent.
+        agent: String,
+        /// The model.
+        model: String,
+        /// What may be meant.
+        near: Option<String>,
+    },
+    /// An agent in a workspace that is not configured.
+    #[error("[[agent]] `{}`: there is no [[workspace]] `{workspace}`", visible(.agent))]
+    AgentWorkspace {
+        /// The agent.
+        agent: String,
+        /// The workspace.
+        workspace: WorkspaceName,
+    },
     /// Transcripts that would be gone at once.
     #[error("`keep_days` or `keep_bytes` under [transcripts] is 0, so nothing could be kept")]
     Transcripts,
@@ -465,6 +486,12 @@ impl ConfigError {
             Self::Provider(error) => error.advice(),
             Self::Mcp(error) => error.advice(),
             Self::Agent(_) => "give each a name of letters, digits, `.`, `_` and `-`, and a `model` of a [[provider]]",
+            Self::AgentModel { .. } => {
+                "name one of a provider's `models`, or PROVIDER/MODEL where the provider has `pass_through = true`"
+            }
+            Self::AgentWorkspace { .. } => {
+                "name one that is configured, or leave `workspace` out where there is only one"
+            }
             Self::Transcripts => "set `enabled = false` to keep nothing",
             Self::Ports => "for example `local = \"127.0.0.1:7717\"` and `control = \"127.0.0.1:7718\"`",
         }
@@ -582,6 +609,34 @@ mod tests {
         assert!(matches!(parse(&format!("{one}{one}")), Err(ConfigError::Mcp(_))));
         for wrong in ["comand = 1", "url = \"https://a.example\"", "hosts = [\"a.example\"]", "call_seconds = 0"] {
             assert!(matches!(parse(&format!("{one}{wrong}")), Err(ConfigError::Invalid(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_agent_names_a_model_and_a_workspace_that_there_are() {
+        let said = |provider: &str, agent: &str| {
+            let provider = format!("[[provider]]\nname = \"lab\"\nbase_url = \"http://127.0.0.1:9/v1\"\n{provider}\n");
+            let workspace = "[[workspace]]\nname = \"shop\"\npath = \"/srv/shop\"\n";
+            let read = parse(&format!("{provider}{workspace}[[agent]]\nname = \"coder\"\n{agent}"));
+            read.map(|config| config.agent.len()).map_err(|error| error.to_string())
+        };
+        let (listed, open) = ("models = { fast = \"x\" }", "models = { fast = \"x\" }\npass_through = true");
+        for (provider, agent) in [
+            (listed, "model = \"fast\""),
+            (listed, "model = \"lab/fast\""),
+            (listed, "model = \"fast\"\nworkspace = \"shop\""),
+            (open, "model = \"lab/anything\""),
+        ] {
+            assert_eq!(said(provider, agent), Ok(1), "{agent}");
+        }
+        for (provider, agent, why) in [
+            (listed, "model = \"fats\"", "no [[provider]] has the model `fats`; did you mean `fast`?"),
+            (listed, "model = \"lab/other\"", "no [[provider]] has the model `lab/other`"),
+            (open, "model = \"anything\"", "no [[provider]] has the model `anything`"),
+            (open, "model = \"elsewhere/anything\"", "no [[provider]] has the model `elsewhere/anything`"),
+            (listed, "model = \"fast\"\nworkspace = \"shed\"", "there is no [[workspace]] `shed`"),
+        ] {
+            assert_eq!(said(provider, agent), Err(format!("[[agent]] `coder`: {why}")), "{agent}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use palyra_gate::config::WorkspaceSection;
+use palyra_provider::{ModelName, ProviderSection};
 use palyra_types::{WorkspaceName, visible::visible, word::nearest};
 use serde::{Deserialize, Serialize};
 
@@ -58,11 +60,15 @@ const fn max_output_bytes() -> usize {
     64 << 10
 }
 
-/// Checks agents as they are configured.
+/// Checks agents as they are configured, beside the providers and the workspaces that they name.
 ///
 /// # Errors
-/// When a name is none, or stands twice.
-pub fn check(agents: &[AgentSection]) -> Result<(), ConfigError> {
+/// When a name is none or stands twice, or an agent names a model or a workspace that there is not.
+pub fn check(
+    agents: &[AgentSection],
+    providers: &[ProviderSection],
+    workspaces: &[WorkspaceSection],
+) -> Result<(), ConfigError> {
     for (index, agent) in agents.iter().enumerate() {
         let is_name = !agent.name.is_empty()
             && agent.name.len() <= 64
@@ -71,8 +77,30 @@ pub fn check(agents: &[AgentSection]) -> Result<(), ConfigError> {
         if !is_name || is_twice || agent.model.is_empty() || agent.max_turns == 0 || agent.max_calls == 0 {
             return Err(ConfigError::Agent(agent.name.clone()));
         }
+        check_model(agent, providers)?;
+        if let Some(name) = &agent.workspace
+            && workspaces.iter().all(|one| one.name != *name)
+        {
+            return Err(ConfigError::AgentWorkspace { agent: agent.name.clone(), workspace: name.clone() });
+        }
     }
     Ok(())
+}
+
+/// Whether a provider has the model of an agent, or would be asked for whatever it is called.
+fn check_model(agent: &AgentSection, providers: &[ProviderSection]) -> Result<(), ConfigError> {
+    let model = agent.model.as_str();
+    let is_listed = providers.iter().any(|one| one.models.contains_key(model));
+    let is_reached = model.split_once('/').is_some_and(|(name, model)| {
+        let mut named = providers.iter().filter(|one| one.name.as_str() == name);
+        named.any(|one| one.pass_through || one.models.contains_key(model))
+    });
+    if is_listed || is_reached {
+        return Ok(());
+    }
+    let known: Vec<&str> = providers.iter().flat_map(|one| one.models.keys()).map(ModelName::as_str).collect();
+    let near = nearest(model, &known).map(str::to_owned);
+    Err(ConfigError::AgentModel { agent: agent.name.clone(), model: model.to_owned(), near })
 }
 
 /// What a name means.

@@ -47,7 +47,10 @@ fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {
         {
             without_ours(of_server)
         }
-        output => own(output.as_ref(), ending, detail),
+        output => match failed(output.as_ref(), detail) {
+            Some(error) => erroneous(&error),
+            None => own(output.as_ref(), ending, detail),
+        },
     };
     let meta = result.entry("_meta").or_insert_with(|| json!({}));
     if let Some(meta) = meta.as_object_mut() {
@@ -68,6 +71,14 @@ fn without_ours(of_server: &Map<String, Value>) -> Map<String, Value> {
         said.insert("_meta".to_owned(), Value::Object(theirs.collect()));
     }
     said
+}
+
+/// What a service says that was let do something and could not, in the shape of a refusal. The same would fail again.
+fn failed(output: Option<&Output>, detail: Option<&str>) -> Option<Value> {
+    let (Some(Output::Value { value: Value::Object(told) }), Some(_)) = (output, detail) else { return None };
+    let error = told.get("error").filter(|_| told.len() == 1)?;
+    let message = error.get("message")?.as_str()?;
+    Some(json!({ "code": "failed", "message": message, "help": error.get("help"), "retry": false }))
 }
 
 /// What a tool of our own came to.
@@ -108,13 +119,24 @@ fn refused(failure: &Failure) -> Map<String, Value> {
     let detail = &failure.detail;
     // What passes by itself is worth another try; what somebody decided is not.
     let retry = matches!(failure.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let error = json!({ "code": detail.code, "message": detail.message, "help": detail.help, "retry": retry });
-    let mut result = said(json!({ "error": error }).to_string(), None, true);
-    let mut meta = Map::from_iter([(ERROR.to_owned(), error)]);
-    if let Some(call) = detail.call {
+    // What a client can do is call again; it cannot ask what came of a call that it was not given.
+    let help = match detail.code.as_str() {
+        "stopping" if detail.call.is_some() => Some(BESIDE_WAITING),
+        "stopping" => Some(AFTER_STOPPING),
+        _ => detail.help.as_deref(),
+    };
+    let error = json!({ "code": detail.code, "message": detail.message, "help": help, "retry": retry });
+    let mut result = erroneous(&error);
+    if let (Some(call), Some(Value::Object(meta))) = (detail.call, result.get_mut("_meta")) {
         meta.insert(CALL.to_owned(), json!(call));
     }
-    result.insert("_meta".to_owned(), Value::Object(meta));
+    result
+}
+
+/// A result that is an error.
+fn erroneous(error: &Value) -> Map<String, Value> {
+    let mut result = said(json!({ "error": error }).to_string(), None, true);
+    result.insert("_meta".to_owned(), json!({ ERROR: error }));
     result
 }
 
@@ -136,3 +158,45 @@ const OURS: [&str; 2] = ["palyra/", "io.modelcontextprotocol/"];
 const RECEIPT: &str = "palyra/receipt";
 
 const ERROR: &str = "palyra/error";
+
+/// What to do about a daemon that stops.
+const AFTER_STOPPING: &str = "call again with the same arguments once the daemon is back";
+
+/// The same, where the call waits on without its client.
+const BESIDE_WAITING: &str = "call again with the same arguments once the daemon is back; this call waits on for its answer, so a person \
+    may be asked about both";
+
+#[cfg(test)]
+mod tests {
+    use palyra_gate::Refusal;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_stopping_daemon_leaves_can_be_tried_again_in_flag_and_words() {
+        let call = CallId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
+        for (goes_on, help) in [(true, BESIDE_WAITING), (false, AFTER_STOPPING)] {
+            let failure = Failure::refused(&Refusal::Stopping { goes_on }, call);
+            let result = refused(&failure);
+            let error = &result["_meta"][ERROR];
+            assert_eq!(
+                (&error["code"], &error["retry"], &error["help"]),
+                (&json!("stopping"), &json!(true), &json!(help))
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_service_could_not_do_is_told_like_a_refusal() {
+        let said = |value: Value| failed(Some(&Output::Value { value }), Some("there is no such file"));
+        let told = json!({ "error": { "message": "there is no such file", "help": "look which there are" } });
+        let expected = json!({
+            "code": "failed", "message": "there is no such file", "help": "look which there are", "retry": false
+        });
+        assert_eq!(said(told.clone()), Some(expected.clone()));
+        assert_eq!(erroneous(&expected)["_meta"], json!({ ERROR: expected }));
+        assert_eq!(failed(Some(&Output::Value { value: told }), None), None, "what went well is no failure");
+        assert_eq!(said(json!({ "error": "x" })), None);
+        assert_eq!(said(json!({ "error": { "message": "x" }, "rows": 1 })), None, "nothing that is said is left out");
+    }
+}

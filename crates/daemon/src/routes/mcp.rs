@@ -59,7 +59,7 @@ pub(super) async fn add(
     if let Reach::Address(address) = &section.reach {
         for secret in address.bearer.iter().chain(address.headers.values()) {
             // A token's role may do what its scopes do not.
-            check_scope(&caller, &[Scope::VaultManage])?;
+            check_scope(&app, &caller, &[Scope::VaultManage])?;
             caller.may(&app, Action::VaultBind, Resource::Secret(secret.clone()))?;
             governs(&caller, secret)?;
         }
