@@ -485,6 +485,29 @@ async fn a_rule_speaks_of_what_happens_elsewhere_and_one_about_a_tier_does_not_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_ours_that_says_nothing_of_what_it_reaches_asks_whatever_its_posture() {
+    let lab = DaemonLab::new();
+    let (agent, owner) = (lab.agent(), lab.owner());
+    let cases = [
+        ("memory.purge", json!({ "scope": "agent:other" })),
+        ("cron.create", json!({})),
+        ("daemon.status", json!({})),
+        ("mcp.gw.echo", json!({ "text": "x" })),
+    ];
+    for (tool, args) in cases {
+        let told = agent.authorize(&wanted(tool, args.clone())).await.unwrap();
+        assert_eq!(told.decision, Decision::Ask, "{tool}: {told:?}");
+        let posture = json!({ "layer": "global", "key": "", "tool": tool, "posture": "always_allow" });
+        let posture: PostureSetting = serde_json::from_value(posture).unwrap();
+        owner.set_posture(&posture).await.unwrap();
+        let told = agent.authorize(&wanted(tool, args)).await.unwrap();
+        assert_eq!(told.decision, Decision::Ask, "{tool} with a posture: {told:?}");
+    }
+    let (decision, reason) = decision(&lab, "mcp__gw__echo", &json!({ "text": "x" }));
+    assert_eq!(decision, "ask", "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn postures_and_budgets_hold_for_it() {
     let lab = DaemonPlan::default().config("[budget]\ncalls = 2\n").start();
     let agent = lab.agent();

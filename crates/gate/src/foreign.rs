@@ -102,19 +102,39 @@ impl Elsewhere {
         Self { tool: self.tool.clone(), cwd: None, wants: Wants::default(), needs: BTreeSet::new() }
     }
 
-    /// The definition of the tool as it is used elsewhere: a tool that is known here needs what it needs here.
+    /// The definition of the tool as it is used elsewhere. One that is known here needs what it needs here if what it would reach is known,
+    /// and everything otherwise.
     pub(crate) fn definition(
         &self,
         name: &ToolName,
         known: Option<&ToolMetadata>,
     ) -> Result<ToolDefinition, JsonError> {
-        let metadata = known.cloned().unwrap_or_else(|| ToolMetadata {
+        let unknown = |capabilities| ToolMetadata {
             name: name.clone(),
             summary: "a tool of another program".to_owned(),
-            capabilities: self.needs.clone(),
-        });
+            capabilities,
+        };
+        let metadata = match known {
+            Some(known) if self.says_what_is_reached_by(name) => known.clone(),
+            // SECURITY: no touch stands for what it would reach, so a posture that is meant for ours must not let it through.
+            Some(_) => unknown(ToolCapability::ALL.iter().copied().collect()),
+            None => unknown(self.needs.clone()),
+        };
         let description = "Done by another program, which asks first and which nothing of Palyra contains.";
         ToolDefinition::new(metadata, description, serde_json::json!({ "type": "object" }))
+    }
+
+    /// Whether it says what one of our own tools would reach: which file, program or host.
+    fn says_what_is_reached_by(&self, tool: &ToolName) -> bool {
+        let Wants { command, reads, searches, writes, hosts: _, urls } = &self.wants;
+        match tool.as_str() {
+            "process.run" => !command.is_empty(),
+            "fs.read" => !reads.is_empty(),
+            "fs.list" | "fs.search" => !searches.is_empty(),
+            "fs.write" => !writes.is_empty(),
+            "http.fetch" => !urls.is_empty(),
+            _ => false,
+        }
     }
 
     /// What it would do. Looks at links, and at nothing that they lead to.
@@ -293,6 +313,33 @@ mod tests {
 
     fn path(text: &str) -> AbsolutePath {
         AbsolutePath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_known_tool_that_does_not_say_what_it_reaches_needs_everything() {
+        let texts = || vec!["/x".to_owned()];
+        let none = Wants::default;
+        let everything: BTreeSet<_> = ToolCapability::ALL.iter().copied().collect();
+        let harmless = BTreeSet::from([ToolCapability::StateWrite]);
+        for (tool, wants, known, expected) in [
+            ("process.run", Wants { command: texts(), ..none() }, true, &harmless),
+            ("fs.read", Wants { reads: texts(), ..none() }, true, &harmless),
+            ("fs.list", Wants { searches: texts(), ..none() }, true, &harmless),
+            ("fs.search", Wants { searches: texts(), ..none() }, true, &harmless),
+            ("fs.write", Wants { writes: texts(), ..none() }, true, &harmless),
+            ("http.fetch", Wants { urls: texts(), ..none() }, true, &harmless),
+            ("fs.read", none(), true, &everything),
+            ("fs.write", Wants { reads: texts(), ..none() }, true, &everything),
+            ("memory.purge", none(), true, &everything),
+            ("mcp.gw.echo", Wants { reads: texts(), ..none() }, true, &everything),
+            ("claude-code.Task", none(), false, &BTreeSet::new()),
+        ] {
+            let name = ToolName::parse(tool).unwrap();
+            let ours = ToolMetadata { name: name.clone(), summary: "ours".to_owned(), capabilities: harmless.clone() };
+            let elsewhere = Elsewhere { tool: tool.to_owned(), cwd: None, wants, needs: BTreeSet::new() };
+            let defined = elsewhere.definition(&name, known.then_some(&ours)).unwrap();
+            assert_eq!(&defined.metadata().capabilities, expected, "{tool}");
+        }
     }
 
     #[test]
