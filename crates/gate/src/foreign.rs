@@ -204,7 +204,7 @@ fn whole(text: &str, cwd: Option<&AbsolutePath>) -> Result<String, IntendError> 
         return Err(PathError::Nul(text.to_owned()).into());
     }
     // A shell would take it for somebody's home, another program for a name.
-    if text.is_empty() || text.starts_with('~') {
+    if text.is_empty() || text.starts_with('~') || is_padded(text) {
         return Err(IntendError::Unclear(text.to_owned()));
     }
     let whole = match (text.starts_with('/'), cwd) {
@@ -213,6 +213,11 @@ fn whole(text: &str, cwd: Option<&AbsolutePath>) -> Result<String, IntendError> 
         (false, None) => return Err(IntendError::Adrift(text.to_owned())),
     };
     if whole.len() > MAX_PATH_LENGTH { Err(PathError::TooLong(whole.len()).into()) } else { Ok(whole) }
+}
+
+/// Whether there are blanks at an end. Some programs take them away, and then open another file.
+fn is_padded(text: &str) -> bool {
+    text.trim_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}') != text
 }
 
 /// Where the program works, by its real path.
@@ -367,7 +372,8 @@ mod tests {
         for text in ["/proc/self/root/etc/passwd", "/dev/fd/3", "/proc/thread-self/cwd", "/proc/../proc/self/environ"] {
             assert_eq!(real(text), Err(IntendError::Unclear(text.to_owned())), "{text}");
         }
-        for text in ["~/.ssh/id_ed25519", "~root", ""] {
+        let padded = [" ~/.ssh/id_ed25519", "\t/etc/passwd", "/etc/passwd\n", "x ", "\u{feff}~/x", "\u{a0}~/x", " "];
+        for text in ["~/.ssh/id_ed25519", "~root", ""].into_iter().chain(padded) {
             assert_eq!(whole(text, Some(&path("/w"))), Err(IntendError::Unclear(text.to_owned())), "{text}");
         }
         assert_eq!(whole("a", None), Err(IntendError::Adrift("a".to_owned())));
