@@ -220,6 +220,8 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
         pre(json!("Read"), json!({ "file_path": "a\u{0}b" })),
         pre(json!("Read"), json!({ "file_path": "" })),
         pre(json!("Read"), json!({ "file_path": "~/.ssh/id_ed25519" })),
+        pre(json!("Read"), json!({ "file_path": " ~/.ssh/id_ed25519" })),
+        pre(json!("Read"), json!({ "file_path": "/etc/hostname\n" })),
         pre(json!("Read"), json!({ "file_path": "/a".repeat(4_000) })),
         pre(json!("Read"), json!([])),
         pre(json!("Read"), json!("file_path")),
@@ -233,6 +235,12 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
         pre(json!("WebFetch"), json!({ "url": "file:///etc/passwd" })),
         pre(json!("WebFetch"), json!({ "url": "https://ada@example.org@evil.test/" })),
         pre(json!("Glob"), json!({ "pattern": "*/../../x" })),
+        pre(json!("Glob"), json!({ "pattern": "{/etc/ssh/*,x}" })),
+        pre(json!("Glob"), json!({ "pattern": format!("{{{}/identity/*,x}}", lab.home().display()) })),
+        pre(json!("Glob"), json!({ "pattern": "@(..)/lib/*" })),
+        pre(json!("Glob"), json!({ "pattern": ".\\./lib/*" })),
+        pre(json!("Glob"), json!({ "pattern": "~/x/*" })),
+        pre(json!("Glob"), json!({ "pattern": "*", "path": " ~/x" })),
         without_input,
         strange_cwd,
         no_cwd,
@@ -467,9 +475,13 @@ async fn a_rule_speaks_of_what_happens_elsewhere_and_one_about_a_tier_does_not_r
     assert_eq!((told.decision, told.code.as_str()), (Decision::Deny, "unknown_tool"));
     let told = ask("http.fetch", json!({ "url": "https://example.org/" })).await;
     assert_eq!((told.decision, told.policy.as_deref()), (Decision::Ask, Some("baseline.execute-ask")));
-    for args in
-        [json!({}), json!({ "command": [] }), json!({ "command": ["true"], "tier": "c" }), json!({ "command": 7 })]
-    {
+    for args in [
+        json!({}),
+        json!({ "command": [] }),
+        json!({ "command": ["true"], "tier": "c" }),
+        json!({ "command": 7 }),
+        json!({ "command": ["true"], "cwd": " /etc" }),
+    ] {
         let error = agent.authorize(&wanted("process.run", args)).await.unwrap_err();
         assert_eq!(palyra_tests::daemon::refused(error), (422, "bad_arguments".to_owned()));
     }
