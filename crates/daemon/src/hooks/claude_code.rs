@@ -15,7 +15,7 @@ use super::{
     Wanted, on_ask, proposal,
     vocabulary::{WORST, is_padded, optional, shell, text},
 };
-use crate::{app::App, caller::Caller, failure::Failure};
+use crate::{app::App, caller::Caller, compat::offering::function_name, failure::Failure};
 
 /// Answers a hook.
 pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, asking: Option<Asking>) -> Value {
@@ -46,12 +46,24 @@ async fn decide(
     asking: Option<Asking>,
 ) -> Result<Authorized, Failure> {
     let wanted = wanted(said)?;
-    let governed = wanted.elsewhere.tool.strip_prefix(OWN_TOOLS).is_some_and(|tool| !tool.is_empty());
+    let governed = arrives_here(app, &wanted.elsewhere.tool);
     let proposal = proposal(app, caller, wanted).await?;
     Ok(match governed {
         true => app.gate.let_pass(&proposal, "a call of Palyra's own tools is decided about where it arrives").await,
         false => app.gate.authorize(proposal, on_ask(asking)).await,
     })
+}
+
+/// Whether a tool is one of Palyra's own, so that its call is decided about where it arrives.
+fn arrives_here(app: &App, name: &str) -> bool {
+    let registry = app.gate.registry();
+    name_of_own(name).is_some_and(|own| registry.definitions().any(|tool| function_name(tool.name()) == own))
+}
+
+/// What one of Palyra's own tools would be called as a function. Another server can have a name that begins like Palyra's: where two could
+/// be meant, it is none of ours.
+fn name_of_own(name: &str) -> Option<&str> {
+    name.strip_prefix(OWN_TOOLS).filter(|own| !own.starts_with('_') && !own.contains("__"))
 }
 
 /// What `PreToolUse` is about.
@@ -382,6 +394,14 @@ mod tests {
         }
         for path in [" /etc", "/etc ", "\u{feff}/etc"] {
             assert!(globbed(Some(path), "*").is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_no_other_server_could_mean_is_a_name_of_ours() {
+        assert_eq!(name_of_own("mcp__palyra__fs_read"), Some("fs_read"));
+        for name in ["fs_read", "mcp__palyrax__fs_read", "mcp__palyra___read", "mcp__palyra__evil__read"] {
+            assert_eq!(name_of_own(name), None, "{name}");
         }
     }
 
