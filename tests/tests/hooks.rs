@@ -217,7 +217,7 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
     strange_cwd["cwd"] = json!(["/"]);
     let mut no_cwd = before(cwd, "Read", &json!({ "file_path": "x" }));
     no_cwd.as_object_mut().unwrap().remove("cwd");
-    for said in [
+    let nonsense = [
         pre(json!("Read"), json!({})),
         pre(json!("Read"), json!({ "file_path": 7 })),
         pre(json!("Read"), json!({ "file_path": "a\u{0}b" })),
@@ -247,11 +247,21 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
         without_input,
         strange_cwd,
         no_cwd,
-    ] {
-        let (decision, reason) = hook(&lab, &said).decided();
+    ];
+    for said in &nonsense {
+        let (decision, reason) = hook(&lab, said).decided();
         assert_eq!(decision, "deny", "{reason}");
         assert!(!reason.chars().any(|c| c.is_control() || c == '\u{202e}'), "{reason:?}");
     }
+    let decided = records(&lab, "hook.decided").await;
+    assert_eq!(decided.len(), nonsense.len(), "what cannot be read is on record, too");
+    for (record, said) in decided.iter().zip(&nonsense) {
+        assert_eq!(record.body.as_ref().unwrap()["verdict"], "deny", "{said}");
+    }
+    let unread = decided[0].body.as_ref().unwrap();
+    assert_eq!((&unread["principal"], &unread["channel"]), (&json!("agent:local"), &json!("hook")), "{unread}");
+    assert_eq!((&unread["tool"], &unread["code"]), (&json!("Read"), &json!("bad_arguments")), "{unread}");
+    assert!(unread["sha256"].is_string() && unread["token"].is_string() && unread["reason"].is_string(), "{unread}");
     let feed = |text: &[u8]| {
         let mut command = lab.palyra();
         command.args(["hook", "claude-code"]).env("PALYRA_TOKEN", lab.agent_token());

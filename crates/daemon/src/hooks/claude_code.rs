@@ -22,13 +22,16 @@ pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, askin
     match said.get("hook_event_name").and_then(Value::as_str) {
         Some("PreToolUse") => match decide(app, caller, said, asking).await {
             Ok(authorized) => told(&authorized),
-            Err(failure) => refused(&failure),
+            Err(failure) => undecided(app, caller, said, &failure).await,
         },
-        Some(event) => {
-            heard(app, caller, event, said).await;
+        Some(_) => {
+            heard(app, caller, said).await;
             json!({})
         }
-        None => refused(&Failure::bad_request("`hook_event_name` is missing, or no text")),
+        None => {
+            let failure = Failure::bad_request("`hook_event_name` is missing, or no text");
+            undecided(app, caller, said, &failure).await
+        }
     }
 }
 
@@ -222,22 +225,34 @@ fn decision(word: &str, reason: &str) -> Value {
 }
 
 /// Puts an event on record that nobody decides about. Whether that works is nothing that should stop the agent: it asks before it acts.
-async fn heard(app: &App, caller: &Caller, event: &str, said: &Map<String, Value>) {
-    let short = |name: &str| said.get(name).and_then(Value::as_str).map(|text| text.chars().take(LONGEST).collect());
-    let body = Heard {
-        program: "claude-code",
-        principal: caller.principal.to_string(),
-        channel: caller.channel.as_str(),
-        token: caller.token().map(ToString::to_string),
-        event: event.chars().take(LONGEST).collect(),
-        conversation: short("session_id"),
-        tool: short("tool_name"),
-        tool_use: short("tool_use_id"),
-        sha256: serde_json::to_vec(said).map(|bytes| Sha256Digest::of(&bytes)).ok(),
-    };
-    if let Err(error) = app.gate.hook_told(&body).await {
+async fn heard(app: &App, caller: &Caller, said: &Map<String, Value>) {
+    if let Err(error) = app.gate.hook_told(&Heard::by(caller, said)).await {
         tracing::warn!(%error, "what a hook tells cannot be recorded");
     }
+}
+
+/// Denies what makes no proposal, and puts that on record. It is denied also where that does not work.
+async fn undecided(app: &App, caller: &Caller, said: &Map<String, Value>, failure: &Failure) -> Value {
+    let body = Undecided {
+        verdict: Verdict::Deny,
+        code: &failure.detail.code,
+        reason: failure.detail.message.chars().take(LONGEST).collect(),
+        heard: Heard::by(caller, said),
+    };
+    if let Err(error) = app.gate.hook_refused(&body).await {
+        tracing::warn!(%error, "what was denied to a hook cannot be recorded");
+    }
+    refused(failure)
+}
+
+/// The body of `hook.decided` about what makes no proposal.
+#[derive(Serialize)]
+struct Undecided<'a> {
+    verdict: Verdict,
+    code: &'a str,
+    reason: String,
+    #[serde(flatten)]
+    heard: Heard<'a>,
 }
 
 /// The body of `hook.told`.
@@ -248,7 +263,8 @@ struct Heard<'a> {
     channel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
-    event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,6 +273,25 @@ struct Heard<'a> {
     tool_use: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<Sha256Digest>,
+}
+
+impl<'a> Heard<'a> {
+    /// What somebody told: its names, and a digest of everything.
+    fn by(caller: &'a Caller, said: &Map<String, Value>) -> Self {
+        let short =
+            |name: &str| said.get(name).and_then(Value::as_str).map(|text| text.chars().take(LONGEST).collect());
+        Self {
+            program: "claude-code",
+            principal: caller.principal.to_string(),
+            channel: caller.channel.as_str(),
+            token: caller.token().map(ToString::to_string),
+            event: short("hook_event_name"),
+            conversation: short("session_id"),
+            tool: short("tool_name"),
+            tool_use: short("tool_use_id"),
+            sha256: serde_json::to_vec(said).map(|bytes| Sha256Digest::of(&bytes)).ok(),
+        }
+    }
 }
 
 /// The tools of the server that Palyra itself is to Claude Code.
