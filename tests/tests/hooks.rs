@@ -144,6 +144,9 @@ async fn each_tool_is_decided_about_as_ours_is_and_each_decision_is_on_record() 
         ("Teleport", json!({ "to": "moon" }), "ask", "baseline.agent-tool"),
         ("mcp__github__create_issue", json!({ "title": "x" }), "ask", "baseline.execute-ask"),
         ("mcp__palyra__fs_read", json!({ "path": "x" }), "allow", "where it arrives"),
+        ("mcp__palyra__does_not_exist", json!({}), "ask", "baseline.execute-ask"),
+        ("mcp__palyra___tool", json!({}), "ask", "baseline.execute-ask"),
+        ("mcp__palyra__evil__tool", json!({}), "ask", "baseline.execute-ask"),
         ("Bash", json!({ "command": approving }), "deny", "baseline.runs-palyra"),
         ("Bash", json!({ "command": reaching }), "deny", "baseline.touches-state"),
         ("Read", json!({ "file_path": state }), "deny", "baseline.touches-state"),
@@ -217,12 +220,14 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
     strange_cwd["cwd"] = json!(["/"]);
     let mut no_cwd = before(cwd, "Read", &json!({ "file_path": "x" }));
     no_cwd.as_object_mut().unwrap().remove("cwd");
-    for said in [
+    let nonsense = [
         pre(json!("Read"), json!({})),
         pre(json!("Read"), json!({ "file_path": 7 })),
         pre(json!("Read"), json!({ "file_path": "a\u{0}b" })),
         pre(json!("Read"), json!({ "file_path": "" })),
         pre(json!("Read"), json!({ "file_path": "~/.ssh/id_ed25519" })),
+        pre(json!("Read"), json!({ "file_path": " ~/.ssh/id_ed25519" })),
+        pre(json!("Read"), json!({ "file_path": "/etc/hostname\n" })),
         pre(json!("Read"), json!({ "file_path": "/a".repeat(4_000) })),
         pre(json!("Read"), json!([])),
         pre(json!("Read"), json!("file_path")),
@@ -236,14 +241,30 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
         pre(json!("WebFetch"), json!({ "url": "file:///etc/passwd" })),
         pre(json!("WebFetch"), json!({ "url": "https://ada@example.org@evil.test/" })),
         pre(json!("Glob"), json!({ "pattern": "*/../../x" })),
+        pre(json!("Glob"), json!({ "pattern": "{/etc/ssh/*,x}" })),
+        pre(json!("Glob"), json!({ "pattern": format!("{{{}/identity/*,x}}", lab.home().display()) })),
+        pre(json!("Glob"), json!({ "pattern": "@(..)/lib/*" })),
+        pre(json!("Glob"), json!({ "pattern": ".\\./lib/*" })),
+        pre(json!("Glob"), json!({ "pattern": "~/x/*" })),
+        pre(json!("Glob"), json!({ "pattern": "*", "path": " ~/x" })),
         without_input,
         strange_cwd,
         no_cwd,
-    ] {
-        let (decision, reason) = hook(&lab, &said).decided();
+    ];
+    for said in &nonsense {
+        let (decision, reason) = hook(&lab, said).decided();
         assert_eq!(decision, "deny", "{reason}");
         assert!(!reason.chars().any(|c| c.is_control() || c == '\u{202e}'), "{reason:?}");
     }
+    let decided = records(&lab, "hook.decided").await;
+    assert_eq!(decided.len(), nonsense.len(), "what cannot be read is on record, too");
+    for (record, said) in decided.iter().zip(&nonsense) {
+        assert_eq!(record.body.as_ref().unwrap()["verdict"], "deny", "{said}");
+    }
+    let unread = decided[0].body.as_ref().unwrap();
+    assert_eq!((&unread["principal"], &unread["channel"]), (&json!("agent:local"), &json!("hook")), "{unread}");
+    assert_eq!((&unread["tool"], &unread["code"]), (&json!("Read"), &json!("bad_arguments")), "{unread}");
+    assert!(unread["sha256"].is_string() && unread["token"].is_string() && unread["reason"].is_string(), "{unread}");
     let feed = |text: &[u8]| {
         let mut command = lab.palyra();
         command.args(["hook", "claude-code"]).env("PALYRA_TOKEN", lab.agent_token());
@@ -581,9 +602,13 @@ async fn a_rule_speaks_of_what_happens_elsewhere_and_one_about_a_tier_does_not_r
     assert_eq!((told.decision, told.code.as_str()), (Decision::Deny, "unknown_tool"));
     let told = ask("http.fetch", json!({ "url": "https://example.org/" })).await;
     assert_eq!((told.decision, told.policy.as_deref()), (Decision::Ask, Some("baseline.execute-ask")));
-    for args in
-        [json!({}), json!({ "command": [] }), json!({ "command": ["true"], "tier": "c" }), json!({ "command": 7 })]
-    {
+    for args in [
+        json!({}),
+        json!({ "command": [] }),
+        json!({ "command": ["true"], "tier": "c" }),
+        json!({ "command": 7 }),
+        json!({ "command": ["true"], "cwd": " /etc" }),
+    ] {
         let error = agent.authorize(&wanted("process.run", args)).await.unwrap_err();
         assert_eq!(palyra_tests::daemon::refused(error), (422, "bad_arguments".to_owned()));
     }
@@ -596,6 +621,29 @@ async fn a_rule_speaks_of_what_happens_elsewhere_and_one_about_a_tier_does_not_r
     let cwd = Some(lab.workspace().to_str().unwrap().to_owned());
     let inside = Authorize { workspace: None, cwd, ..wanted("fs.read", json!({ "path": "x" })) };
     assert_eq!(agent.authorize(&inside).await.unwrap().decision, Decision::Allow);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_ours_that_says_nothing_of_what_it_reaches_asks_whatever_its_posture() {
+    let lab = DaemonLab::new();
+    let (agent, owner) = (lab.agent(), lab.owner());
+    let cases = [
+        ("memory.purge", json!({ "scope": "agent:other" })),
+        ("cron.create", json!({})),
+        ("daemon.status", json!({})),
+        ("mcp.gw.echo", json!({ "text": "x" })),
+    ];
+    for (tool, args) in cases {
+        let told = agent.authorize(&wanted(tool, args.clone())).await.unwrap();
+        assert_eq!(told.decision, Decision::Ask, "{tool}: {told:?}");
+        let posture = json!({ "layer": "global", "key": "", "tool": tool, "posture": "always_allow" });
+        let posture: PostureSetting = serde_json::from_value(posture).unwrap();
+        owner.set_posture(&posture).await.unwrap();
+        let told = agent.authorize(&wanted(tool, args)).await.unwrap();
+        assert_eq!(told.decision, Decision::Ask, "{tool} with a posture: {told:?}");
+    }
+    let (decision, reason) = decision(&lab, "mcp__gw__echo", &json!({ "text": "x" }));
+    assert_eq!(decision, "ask", "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

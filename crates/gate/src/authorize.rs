@@ -98,6 +98,14 @@ impl Gate {
         self.inner.tell(RecordKind::HookTold, body).await
     }
 
+    /// Records that another program was refused something that could not be read, so that there is nothing to decide about.
+    ///
+    /// # Errors
+    /// When it cannot be recorded.
+    pub async fn hook_refused(&self, body: &impl Serialize) -> Result<(), Refusal> {
+        self.inner.tell(RecordKind::HookDecided, body).await
+    }
+
     /// Has a person asked, as about any call, and waits.
     async fn have_asked(&self, proposal: ToolProposal) -> Authorized {
         let call = proposal.call;

@@ -102,19 +102,39 @@ impl Elsewhere {
         Self { tool: self.tool.clone(), cwd: None, wants: Wants::default(), needs: BTreeSet::new() }
     }
 
-    /// The definition of the tool as it is used elsewhere: a tool that is known here needs what it needs here.
+    /// The definition of the tool as it is used elsewhere. One that is known here needs what it needs here if what it would reach is known,
+    /// and everything otherwise.
     pub(crate) fn definition(
         &self,
         name: &ToolName,
         known: Option<&ToolMetadata>,
     ) -> Result<ToolDefinition, JsonError> {
-        let metadata = known.cloned().unwrap_or_else(|| ToolMetadata {
+        let unknown = |capabilities| ToolMetadata {
             name: name.clone(),
             summary: "a tool of another program".to_owned(),
-            capabilities: self.needs.clone(),
-        });
+            capabilities,
+        };
+        let metadata = match known {
+            Some(known) if self.says_what_is_reached_by(name) => known.clone(),
+            // SECURITY: no touch stands for what it would reach, so a posture that is meant for ours must not let it through.
+            Some(_) => unknown(ToolCapability::ALL.iter().copied().collect()),
+            None => unknown(self.needs.clone()),
+        };
         let description = "Done by another program, which asks first and which nothing of Palyra contains.";
         ToolDefinition::new(metadata, description, serde_json::json!({ "type": "object" }))
+    }
+
+    /// Whether it says what one of our own tools would reach: which file, program or host.
+    fn says_what_is_reached_by(&self, tool: &ToolName) -> bool {
+        let Wants { command, reads, searches, writes, hosts: _, urls } = &self.wants;
+        match tool.as_str() {
+            "process.run" => !command.is_empty(),
+            "fs.read" => !reads.is_empty(),
+            "fs.list" | "fs.search" => !searches.is_empty(),
+            "fs.write" => !writes.is_empty(),
+            "http.fetch" => !urls.is_empty(),
+            _ => false,
+        }
     }
 
     /// What it would do. Looks at links, and at nothing that they lead to.
@@ -184,7 +204,7 @@ fn whole(text: &str, cwd: Option<&AbsolutePath>) -> Result<String, IntendError> 
         return Err(PathError::Nul(text.to_owned()).into());
     }
     // A shell would take it for somebody's home, another program for a name.
-    if text.is_empty() || text.starts_with('~') {
+    if text.is_empty() || text.starts_with('~') || is_padded(text) {
         return Err(IntendError::Unclear(text.to_owned()));
     }
     let whole = match (text.starts_with('/'), cwd) {
@@ -193,6 +213,11 @@ fn whole(text: &str, cwd: Option<&AbsolutePath>) -> Result<String, IntendError> 
         (false, None) => return Err(IntendError::Adrift(text.to_owned())),
     };
     if whole.len() > MAX_PATH_LENGTH { Err(PathError::TooLong(whole.len()).into()) } else { Ok(whole) }
+}
+
+/// Whether there are blanks at an end. Some programs take them away, and then open another file.
+fn is_padded(text: &str) -> bool {
+    text.trim_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}') != text
 }
 
 /// Where the program works, by its real path.
@@ -296,6 +321,33 @@ mod tests {
     }
 
     #[test]
+    fn a_known_tool_that_does_not_say_what_it_reaches_needs_everything() {
+        let texts = || vec!["/x".to_owned()];
+        let none = Wants::default;
+        let everything: BTreeSet<_> = ToolCapability::ALL.iter().copied().collect();
+        let harmless = BTreeSet::from([ToolCapability::StateWrite]);
+        for (tool, wants, known, expected) in [
+            ("process.run", Wants { command: texts(), ..none() }, true, &harmless),
+            ("fs.read", Wants { reads: texts(), ..none() }, true, &harmless),
+            ("fs.list", Wants { searches: texts(), ..none() }, true, &harmless),
+            ("fs.search", Wants { searches: texts(), ..none() }, true, &harmless),
+            ("fs.write", Wants { writes: texts(), ..none() }, true, &harmless),
+            ("http.fetch", Wants { urls: texts(), ..none() }, true, &harmless),
+            ("fs.read", none(), true, &everything),
+            ("fs.write", Wants { reads: texts(), ..none() }, true, &everything),
+            ("memory.purge", none(), true, &everything),
+            ("mcp.gw.echo", Wants { reads: texts(), ..none() }, true, &everything),
+            ("claude-code.Task", none(), false, &BTreeSet::new()),
+        ] {
+            let name = ToolName::parse(tool).unwrap();
+            let ours = ToolMetadata { name: name.clone(), summary: "ours".to_owned(), capabilities: harmless.clone() };
+            let elsewhere = Elsewhere { tool: tool.to_owned(), cwd: None, wants, needs: BTreeSet::new() };
+            let defined = elsewhere.definition(&name, known.then_some(&ours)).unwrap();
+            assert_eq!(&defined.metadata().capabilities, expected, "{tool}");
+        }
+    }
+
+    #[test]
     fn a_path_counts_as_it_is_written_and_as_where_it_leads() {
         let lab = tempfile::tempdir().unwrap();
         let root = lab.path().canonicalize().unwrap();
@@ -320,7 +372,8 @@ mod tests {
         for text in ["/proc/self/root/etc/passwd", "/dev/fd/3", "/proc/thread-self/cwd", "/proc/../proc/self/environ"] {
             assert_eq!(real(text), Err(IntendError::Unclear(text.to_owned())), "{text}");
         }
-        for text in ["~/.ssh/id_ed25519", "~root", ""] {
+        let padded = [" ~/.ssh/id_ed25519", "\t/etc/passwd", "/etc/passwd\n", "x ", "\u{feff}~/x", "\u{a0}~/x", " "];
+        for text in ["~/.ssh/id_ed25519", "~root", ""].into_iter().chain(padded) {
             assert_eq!(whole(text, Some(&path("/w"))), Err(IntendError::Unclear(text.to_owned())), "{text}");
         }
         assert_eq!(whole("a", None), Err(IntendError::Adrift("a".to_owned())));

@@ -12,23 +12,26 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Wanted, on_ask, proposal,
+    Wanted, on_ask, pattern, proposal,
     vocabulary::{WORST, optional, shell, text},
 };
-use crate::{app::App, caller::Caller, failure::Failure};
+use crate::{app::App, caller::Caller, compat::offering::function_name, failure::Failure};
 
 /// Answers a hook.
 pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, asking: Option<Asking>) -> Value {
     match said.get("hook_event_name").and_then(Value::as_str) {
         Some("PreToolUse") => match decide(app, caller, said, asking).await {
             Ok(authorized) => told(&authorized),
-            Err(failure) => refused(&failure),
+            Err(failure) => undecided(app, caller, said, &failure).await,
         },
-        Some(event) => {
-            heard(app, caller, event, said).await;
+        Some(_) => {
+            heard(app, caller, said).await;
             json!({})
         }
-        None => refused(&Failure::bad_request("`hook_event_name` is missing, or no text")),
+        None => {
+            let failure = Failure::bad_request("`hook_event_name` is missing, or no text");
+            undecided(app, caller, said, &failure).await
+        }
     }
 }
 
@@ -46,12 +49,24 @@ async fn decide(
     asking: Option<Asking>,
 ) -> Result<Authorized, Failure> {
     let wanted = wanted(said)?;
-    let governed = wanted.elsewhere.tool.strip_prefix(OWN_TOOLS).is_some_and(|tool| !tool.is_empty());
+    let governed = arrives_here(app, &wanted.elsewhere.tool);
     let proposal = proposal(app, caller, wanted).await?;
     Ok(match governed {
         true => app.gate.let_pass(&proposal, "a call of Palyra's own tools is decided about where it arrives").await,
         false => app.gate.authorize(proposal, on_ask(asking)).await,
     })
+}
+
+/// Whether a tool is one of Palyra's own, so that its call is decided about where it arrives.
+fn arrives_here(app: &App, name: &str) -> bool {
+    let registry = app.gate.registry();
+    name_of_own(name).is_some_and(|own| registry.definitions().any(|tool| function_name(tool.name()) == own))
+}
+
+/// What one of Palyra's own tools would be called as a function. Another server can have a name that begins like Palyra's: where two could
+/// be meant, it is none of ours.
+fn name_of_own(name: &str) -> Option<&str> {
+    name.strip_prefix(OWN_TOOLS).filter(|own| !own.starts_with('_') && !own.contains("__"))
 }
 
 /// What `PreToolUse` is about.
@@ -102,7 +117,7 @@ fn meant(name: &str, args: &Map<String, Value>) -> Result<Meant, Failure> {
         "NotebookRead" => reads(path("notebook_path")?),
         "LS" => Meant { tool: "fs.list".to_owned(), ..searches(path("path")?) },
         "Grep" => searches(vec![optional(args, "path")?.unwrap_or(".").to_owned()]),
-        "Glob" => searches(globbed(optional(args, "path")?, text(args, "pattern")?)?),
+        "Glob" => searches(vec![pattern::start(optional(args, "path")?, text(args, "pattern")?)?]),
         "Write" | "Edit" | "MultiEdit" => writes(path("file_path")?),
         "NotebookEdit" => writes(path("notebook_path")?),
         "WebFetch" => {
@@ -132,28 +147,6 @@ fn foreign(name: &str) -> Result<Meant, Failure> {
     }
 }
 
-/// The directories that a pattern is looked for in: what stands before its first wildcard.
-fn globbed(path: Option<&str>, pattern: &str) -> Result<Vec<String>, Failure> {
-    let mut plain = Vec::new();
-    let mut steps = pattern.split('/');
-    for step in steps.by_ref() {
-        if step.contains(['*', '?', '[', '{', '!', '(']) {
-            break;
-        }
-        plain.push(step);
-    }
-    if steps.any(|step| step.contains("..")) {
-        return Err(Failure::bad_request("a pattern that steps upwards behind a wildcard could mean any directory"));
-    }
-    let start = plain.join("/");
-    let from = path.unwrap_or(".");
-    Ok(vec![match start.as_str() {
-        _ if pattern.starts_with('/') => format!("/{}", start.trim_start_matches('/')),
-        "" => from.to_owned(),
-        start => format!("{from}/{start}"),
-    }])
-}
-
 /// A decision as Claude Code reads it.
 fn told(authorized: &Authorized) -> Value {
     let Authorized { verdict, reason, help, record, .. } = authorized;
@@ -174,22 +167,34 @@ fn decision(word: &str, reason: &str) -> Value {
 }
 
 /// Puts an event on record that nobody decides about. Whether that works is nothing that should stop the agent: it asks before it acts.
-async fn heard(app: &App, caller: &Caller, event: &str, said: &Map<String, Value>) {
-    let short = |name: &str| said.get(name).and_then(Value::as_str).map(|text| text.chars().take(LONGEST).collect());
-    let body = Heard {
-        program: "claude-code",
-        principal: caller.principal.to_string(),
-        channel: caller.channel.as_str(),
-        token: caller.token().map(ToString::to_string),
-        event: event.chars().take(LONGEST).collect(),
-        conversation: short("session_id"),
-        tool: short("tool_name"),
-        tool_use: short("tool_use_id"),
-        sha256: serde_json::to_vec(said).map(|bytes| Sha256Digest::of(&bytes)).ok(),
-    };
-    if let Err(error) = app.gate.hook_told(&body).await {
+async fn heard(app: &App, caller: &Caller, said: &Map<String, Value>) {
+    if let Err(error) = app.gate.hook_told(&Heard::by(caller, said)).await {
         tracing::warn!(%error, "what a hook tells cannot be recorded");
     }
+}
+
+/// Denies what makes no proposal, and puts that on record. It is denied also where that does not work.
+async fn undecided(app: &App, caller: &Caller, said: &Map<String, Value>, failure: &Failure) -> Value {
+    let body = Undecided {
+        verdict: Verdict::Deny,
+        code: &failure.detail.code,
+        reason: failure.detail.message.chars().take(LONGEST).collect(),
+        heard: Heard::by(caller, said),
+    };
+    if let Err(error) = app.gate.hook_refused(&body).await {
+        tracing::warn!(%error, "what was denied to a hook cannot be recorded");
+    }
+    refused(failure)
+}
+
+/// The body of `hook.decided` about what makes no proposal.
+#[derive(Serialize)]
+struct Undecided<'a> {
+    verdict: Verdict,
+    code: &'a str,
+    reason: String,
+    #[serde(flatten)]
+    heard: Heard<'a>,
 }
 
 /// The body of `hook.told`.
@@ -200,7 +205,8 @@ struct Heard<'a> {
     channel: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
-    event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,6 +215,25 @@ struct Heard<'a> {
     tool_use: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<Sha256Digest>,
+}
+
+impl<'a> Heard<'a> {
+    /// What somebody told: its names, and a digest of everything.
+    fn by(caller: &'a Caller, said: &Map<String, Value>) -> Self {
+        let short =
+            |name: &str| said.get(name).and_then(Value::as_str).map(|text| text.chars().take(LONGEST).collect());
+        Self {
+            program: "claude-code",
+            principal: caller.principal.to_string(),
+            channel: caller.channel.as_str(),
+            token: caller.token().map(ToString::to_string),
+            event: short("hook_event_name"),
+            conversation: short("session_id"),
+            tool: short("tool_name"),
+            tool_use: short("tool_use_id"),
+            sha256: serde_json::to_vec(said).map(|bytes| Sha256Digest::of(&bytes)).ok(),
+        }
+    }
 }
 
 /// The tools of the server that Palyra itself is to Claude Code.
@@ -288,19 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_looked_for_below_what_stands_before_its_first_wildcard() {
-        for (path, pattern, start) in [
-            (None, "**/*.rs", "."),
-            (Some("/w"), "**/*.rs", "/w"),
-            (Some("/w"), "src/deep/*.rs", "/w/src/deep"),
-            (None, "../secrets/*", "./../secrets"),
-            (Some("/w"), "/etc/**", "/etc"),
-            (Some("/w"), "/**", "/"),
-            (None, "plain.txt", "./plain.txt"),
-        ] {
-            assert_eq!(globbed(path, pattern).unwrap(), [start], "{pattern}");
+    fn only_what_no_other_server_could_mean_is_a_name_of_ours() {
+        assert_eq!(name_of_own("mcp__palyra__fs_read"), Some("fs_read"));
+        for name in ["fs_read", "mcp__palyrax__fs_read", "mcp__palyra___read", "mcp__palyra__evil__read"] {
+            assert_eq!(name_of_own(name), None, "{name}");
         }
-        assert!(globbed(None, "*/../../x").is_err());
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! | you look for | read |
 //! |---|---|
 //! | what the tools of Claude Code mean | [`claude_code`] |
+//! | where a pattern of files leads | `pattern` |
 //! | what our own tools mean when somebody else does them | [`vocabulary`] |
 
 pub mod claude_code;
+mod pattern;
 pub mod vocabulary;
 
 use std::sync::Arc;

@@ -30,6 +30,9 @@ pub fn wanted(asked: Authorize) -> Result<Wanted, Failure> {
             }
             wants.hosts = hosts.iter().map(|host| host_and_port(host)).collect::<Result<_, _>>()?;
             if let Some(own) = optional(&args, "cwd")? {
+                if [Some(own), elsewhere.cwd.as_deref()].into_iter().flatten().any(is_padded) {
+                    return Err(bad("`cwd` begins or ends with a blank".to_owned()));
+                }
                 elsewhere.cwd = Some(within(elsewhere.cwd.as_deref(), own));
             }
         }
@@ -70,6 +73,11 @@ fn within(outer: Option<&str>, inner: &str) -> String {
         Some(outer) if !inner.starts_with('/') => format!("{outer}/{inner}"),
         _ => inner.to_owned(),
     }
+}
+
+/// Whether there are blanks at an end of a text, which some programs take away before they read it.
+pub(super) fn is_padded(text: &str) -> bool {
+    text.trim_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}') != text
 }
 
 /// A required text.
