@@ -26,9 +26,14 @@ use palyra_tests::{
     facade::Answered,
     gateway::Gateway,
     token::token,
+    vault,
 };
-use palyra_types::{Sha256Digest, WorkspaceName};
+use palyra_types::{SecretRef, Sha256Digest, WorkspaceName};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::TcpListener,
+};
 
 /// A daemon whose workspace has the scripted server in it, with tools of servers switched on.
 async fn lab(plan: DaemonPlan) -> DaemonLab {
@@ -405,6 +410,45 @@ async fn the_command_shows_what_a_server_says_before_it_counts_and_tells_what_fa
         assert!(err.contains(part), "{part}: {err}");
     }
     assert!(lab.owner().mcp_server("broken").await.is_ok(), "it stays");
+}
+
+/// A server at an address that lets nobody in, and says what it was sent.
+async fn reflecting() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = BufReader::new(stream);
+            let mut head = String::new();
+            while stream.read_line(&mut head).await.is_ok_and(|count| count > 2) {}
+            let sent = head.lines().find(|line| line.starts_with("authorization: ")).unwrap_or_default();
+            // A part of it would be left if it were cut first.
+            let body = format!("{}{sent}", "x".repeat(270));
+            let head = "HTTP/1.1 401 Unauthorized\r\nconnection: close";
+            let _ =
+                stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_secret_is_told_by_nobody_when_a_server_says_no_with_what_it_was_sent() {
+    let lab = lab(DaemonPlan::default()).await;
+    let owner = lab.owner();
+    let (key, secret) = (SecretRef::parse_or_global("docs").unwrap(), "hunter22-tea");
+    owner.put_secret(&key, &vault::value(secret)).await.unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", reflecting().await);
+    let settings = McpSettings { url: Some(url), bearer: Some(key), ..McpSettings::default() };
+    owner.add_mcp_server("docs", &settings).await.unwrap();
+    let server = until(&owner, "docs", |one| one.state == McpState::Waiting).await;
+    let why = server.why.unwrap();
+    assert!(why.contains("answered 401: xxx") && why.contains("authorization: Bearer ***"), "{why}");
+    let log = lab.log();
+    assert!(log.contains("an MCP server cannot be spoken with"), "{log}");
+    for told in [why, log] {
+        assert!(!told.contains("hunter"), "{told}");
+    }
 }
 
 fn packages() -> PathBuf {

@@ -1,12 +1,12 @@
 //! One conversation with a server: which tools it has, and calls of them.
 //!
 //! Guarantees: every request ends within its time; a call that is dropped is cancelled at the server; what the server asks for itself
-//! (models, roots, people) is refused as not supported; an error says what the server said, shortened and with what is hidden made visible.
+//! (models, roots, people) is refused as not supported; an error says what the server said, shortened, with what is hidden made
+//! visible and without the secrets that requests are sent with.
 //! Does not: decide which tool may be called. What a server says of its tools is passed on as it is.
 
 use std::{sync::Arc, time::Duration};
 
-use palyra_types::visible::visible;
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
@@ -30,6 +30,7 @@ use tokio::{
 use crate::{
     fate::{Fate, Trouble},
     guard::Guarded,
+    hiding::{Hiding, cut},
     http::{HttpLink, HttpTrouble},
     lines::Lines,
 };
@@ -40,6 +41,7 @@ pub struct Client {
     fate: Fate,
     changes: watch::Receiver<u64>,
     about: About,
+    hiding: Hiding,
 }
 
 /// What a server says about itself.
@@ -73,7 +75,7 @@ impl Client {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let fate = Fate::default();
-        Self::begin(Lines::new(output, input, fate.clone()), fate, within).await
+        Self::begin(Lines::new(output, input, fate.clone()), fate, Hiding::default(), within).await
     }
 
     /// Begins a conversation over Streamable HTTP.
@@ -82,10 +84,11 @@ impl Client {
     /// When it does not come about within this time.
     pub async fn over_http(link: HttpLink, within: Duration) -> Result<Self, ClientError> {
         let fate = Fate::default();
-        Self::begin(link.transport(&fate), fate, within).await
+        let hiding = link.hiding();
+        Self::begin(link.transport(&fate), fate, hiding, within).await
     }
 
-    async fn begin<T>(transport: T, fate: Fate, within: Duration) -> Result<Self, ClientError>
+    async fn begin<T>(transport: T, fate: Fate, hiding: Hiding, within: Duration) -> Result<Self, ClientError>
     where
         T: Transport<RoleClient> + Send + 'static,
     {
@@ -99,7 +102,7 @@ impl Client {
         let serving = handler.serve_with_lifecycle(transport, lifecycle);
         let running = match timeout(within, serving).await {
             Ok(Ok(running)) => running,
-            Ok(Err(error)) => return Err(refused(&error, &fate)),
+            Ok(Err(error)) => return Err(refused(&error, &fate, &hiding)),
             Err(_) => {
                 fate.over(Trouble::GivenUp);
                 return Err(ClientError::Slow { what: "an answer to the first message", within });
@@ -110,11 +113,14 @@ impl Client {
         let info = running.peer_info();
         let server = info.as_ref().and_then(|info| info.server_info.clone());
         let about = About {
-            name: server.as_ref().map(|server| shortened(&server.name, 80)),
-            version: server.as_ref().map(|server| shortened(&server.version, 40)),
-            protocol: info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default(),
+            name: server.as_ref().map(|server| hiding.shortened(&server.name, 80)),
+            version: server.as_ref().map(|server| hiding.shortened(&server.version, 40)),
+            protocol: info
+                .as_ref()
+                .map(|info| hiding.shortened(&info.protocol_version.to_string(), 40))
+                .unwrap_or_default(),
         };
-        let client = Self { running, fate, changes, about };
+        let client = Self { running, fate, changes, about, hiding };
         client.follow(changed);
         Ok(client)
     }
@@ -174,7 +180,7 @@ impl Client {
         let slow = ClientError::Slow { what: "an answer to the call", within };
         let response = timeout(within, self.running.call_tool_once(params)).await.map_err(|_| slow)?;
         match response.map_err(|error| self.failed(error))? {
-            CallToolResponse::Complete(result) => answer(result),
+            CallToolResponse::Complete(result) => answer(result, &self.hiding),
             CallToolResponse::InputRequired(_) => Err(ClientError::AsksBack),
             CallToolResponse::Task(_) => Err(ClientError::Later),
             _ => Err(ClientError::Senseless),
@@ -205,13 +211,16 @@ impl Client {
     }
 
     fn failed(&self, error: ServiceError) -> ClientError {
+        let hiding = &self.hiding;
         match (error, self.fate.known()) {
-            (ServiceError::McpError(error), _) => ClientError::Said(shortened(&error.message, MOST_SAID)),
+            (ServiceError::McpError(error), _) => ClientError::Said(hiding.shortened(&error.message, MOST_SAID)),
             (_, Some(trouble)) => ClientError::Over(trouble),
-            (ServiceError::TransportSend(error), None) => ClientError::Over(Trouble::Failed(on_the_way(&error))),
+            (ServiceError::TransportSend(error), None) => {
+                ClientError::Over(Trouble::Failed(on_the_way(&error, hiding)))
+            }
             (ServiceError::TransportClosed, None) => ClientError::Over(Trouble::Closed),
             (ServiceError::UnexpectedResponse, None) => ClientError::Senseless,
-            (error, None) => ClientError::Over(Trouble::Failed(shortened(&error.to_string(), MOST_SAID))),
+            (error, None) => ClientError::Over(Trouble::Failed(hiding.shortened(&error.to_string(), MOST_SAID))),
         }
     }
 }
@@ -222,12 +231,13 @@ impl Drop for Client {
     }
 }
 
-fn answer(result: CallToolResult) -> Result<Answer, ClientError> {
+fn answer(result: CallToolResult, hiding: &Hiding) -> Result<Answer, ClientError> {
     // Which kind of answer it is, is between the server and this client.
     let mut result = result;
     result.result_type = None;
     let said = || {
-        let first = result.content.iter().find_map(ContentBlock::as_text).map(|text| shortened(&text.text, MOST_SAID));
+        let first = result.content.iter().find_map(ContentBlock::as_text);
+        let first = first.map(|text| hiding.shortened(&text.text, MOST_SAID));
         first.unwrap_or_else(|| "the server says that it failed, and no more".to_owned())
     };
     let failed = (result.is_error == Some(true)).then(said);
@@ -235,22 +245,24 @@ fn answer(result: CallToolResult) -> Result<Answer, ClientError> {
     Ok(Answer { value, failed })
 }
 
-fn refused(error: &ClientInitializeError, fate: &Fate) -> ClientError {
+fn refused(error: &ClientInitializeError, fate: &Fate, hiding: &Hiding) -> ClientError {
     match (error, fate.known()) {
         (_, Some(trouble)) if trouble != Trouble::Closed => ClientError::Over(trouble),
-        (ClientInitializeError::JsonRpcError(error), _) => ClientError::Said(shortened(&error.message, MOST_SAID)),
+        (ClientInitializeError::JsonRpcError(error), _) => {
+            ClientError::Said(hiding.shortened(&error.message, MOST_SAID))
+        }
         (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => ClientError::OtherProtocol,
-        (ClientInitializeError::LegacyFallbackFailed { fallback, .. }, _) => refused(fallback, fate),
+        (ClientInitializeError::LegacyFallbackFailed { fallback, .. }, _) => refused(fallback, fate, hiding),
         (ClientInitializeError::TransportError { error, .. }, _) => {
-            ClientError::Over(Trouble::Failed(on_the_way(error)))
+            ClientError::Over(Trouble::Failed(on_the_way(error, hiding)))
         }
         (ClientInitializeError::ConnectionClosed(_), _) => ClientError::Over(Trouble::Closed),
-        (error, _) => ClientError::Over(Trouble::Failed(shortened(&chain(error), MOST_SAID))),
+        (error, _) => ClientError::Over(Trouble::Failed(hiding.shortened(&chain(error), MOST_SAID))),
     }
 }
 
 /// What went wrong on the way, in our own words where there are any.
-fn on_the_way(error: &DynamicTransportError) -> String {
+fn on_the_way(error: &DynamicTransportError, hiding: &Hiding) -> String {
     let error: &(dyn std::error::Error + 'static) = error.error.as_ref();
     let mut next = Some(error);
     while let Some(current) = next {
@@ -259,7 +271,7 @@ fn on_the_way(error: &DynamicTransportError) -> String {
         }
         next = current.source();
     }
-    shortened(&chain(error), MOST_SAID)
+    hiding.shortened(&chain(error), MOST_SAID)
 }
 
 /// An error and what it comes from, in a line.
@@ -274,14 +286,6 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    visible(&cut(text, most))
-}
-
-fn cut(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
 }
 
 /// What the daemon answers to a server that asks for something itself.

@@ -1,7 +1,8 @@
 //! Streamable HTTP: how a server is spoken with that somebody else runs.
 //!
 //! Guarantees: requests go to the configured address and nowhere else, so a redirect is an error; credentials are asked for when they are
-//! sent, and held no longer; of an answer no more is read than a message may have. A refusal says its status and, shortened, its text.
+//! sent, and held no longer; of an answer no more is read than a message may have. A refusal says its status and the beginning of its text,
+//! without the secrets that the request was sent with.
 //! Does not: log in anywhere.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use crate::{
     connect::Connector,
     events::events,
     fate::{Fate, Trouble},
+    hiding::{Hiding, cut},
     server_url::ServerUrl,
     weight::{MOST_MESSAGE_BYTES, MOST_VALUES, Weight},
 };
@@ -45,6 +47,9 @@ pub trait Credentials: Send + Sync {
     /// # Errors
     /// When one of them cannot be had.
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, NoCredential>;
+
+    /// What the server says, with asterisks where it holds the value of one of these secrets.
+    fn hide(&self, text: &str) -> String;
 }
 
 /// A secret that a request needs cannot be had.
@@ -60,6 +65,11 @@ impl HttpLink {
         let pool =
             Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(4).http1_max_headers(100).build(connector);
         Self { url, pool, credentials, fate: Fate::default() }
+    }
+
+    /// What takes the secrets of requests out of answers.
+    pub(crate) fn hiding(&self) -> Hiding {
+        Hiding::of(Arc::clone(&self.credentials))
     }
 
     pub(crate) fn transport(mut self, fate: &Fate) -> StreamableHttpClientTransport<Self> {
@@ -86,6 +96,12 @@ impl HttpLink {
             return Err(HttpTrouble::Redirected(response.status().as_u16()));
         }
         Ok(response)
+    }
+
+    /// An answer of a kind that nobody reads.
+    fn unexpected(&self, headers: &HeaderMap) -> StreamableHttpError<HttpTrouble> {
+        let kind = said_kind(headers).map(|kind| visible(&self.credentials.hide(kind)));
+        StreamableHttpError::UnexpectedContentType(kind)
     }
 
     /// The text of a refusal.
@@ -137,7 +153,9 @@ impl HttpLink {
             let (status, text) = Self::refusal(response).await;
             return match legacy(message, session.is_some(), status, &text) {
                 Some(answer) => Ok(answer),
-                None => Err(StreamableHttpError::Client(HttpTrouble::refused(status, &text))),
+                None => {
+                    Err(StreamableHttpError::Client(HttpTrouble::refused(status, &text, self.credentials.as_ref())))
+                }
             };
         }
         if !wants_answer {
@@ -153,7 +171,7 @@ impl HttpLink {
                 let message: ServerJsonRpcMessage = serde_json::from_slice(&body)?;
                 Ok(StreamableHttpPostResponse::Json(message, given))
             }
-            other => Err(StreamableHttpError::UnexpectedContentType(other.map(|kind| visible(&kind)))),
+            _ => Err(self.unexpected(response.headers())),
         }
     }
 
@@ -175,11 +193,11 @@ impl HttpLink {
             StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
             status if !status.is_success() => {
                 let (status, text) = Self::refusal(response).await;
-                Err(StreamableHttpError::Client(HttpTrouble::refused(status, &text)))
+                Err(StreamableHttpError::Client(HttpTrouble::refused(status, &text, self.credentials.as_ref())))
             }
             _ => match kind(response.headers()) {
                 Some(kind) if kind == EVENTS => Ok(events(response.into_body().into_data_stream(), most)),
-                other => Err(StreamableHttpError::UnexpectedContentType(other.map(|kind| visible(&kind)))),
+                _ => Err(self.unexpected(response.headers())),
             },
         }
     }
@@ -290,8 +308,12 @@ fn text(text: &str) -> Result<HeaderValue, StreamableHttpError<HttpTrouble>> {
 }
 
 fn kind(headers: &HeaderMap) -> Option<String> {
+    said_kind(headers).map(str::to_ascii_lowercase)
+}
+
+fn said_kind(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    Some(value.split(';').next().unwrap_or_default().trim())
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -330,8 +352,9 @@ pub enum HttpTrouble {
 }
 
 impl HttpTrouble {
-    fn refused(status: StatusCode, text: &[u8]) -> Self {
-        let said: String = String::from_utf8_lossy(text).chars().take(MOST_SAID).collect();
+    fn refused(status: StatusCode, text: &[u8], credentials: &dyn Credentials) -> Self {
+        // SECURITY: secrets are found while they are whole, so before the text is cut.
+        let said = cut(&credentials.hide(&String::from_utf8_lossy(text)), MOST_SAID);
         Self::Refused { status: status.as_u16(), said: visible(said.trim()) }
     }
 }

@@ -14,6 +14,7 @@
 //! | over pipes | `lines` |
 //! | over HTTP | [`http`], `events`, `connect` |
 //! | what bounds a server | `guard`, `weight`, `bucket` |
+//! | what it says, without secrets | `hiding` |
 
 mod bucket;
 pub mod client;
@@ -23,6 +24,7 @@ pub mod diff;
 mod events;
 mod fate;
 mod guard;
+mod hiding;
 pub mod http;
 pub mod kept;
 mod lines;

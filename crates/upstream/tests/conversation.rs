@@ -16,7 +16,7 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split},
     net::TcpListener,
 };
 
@@ -87,9 +87,30 @@ impl Credentials for Nothing {
     fn headers(&self) -> Result<Vec<(http::HeaderName, http::HeaderValue)>, NoCredential> {
         Ok(Vec::new())
     }
+
+    fn hide(&self, text: &str) -> String {
+        text.to_owned()
+    }
+}
+
+/// A secret that goes with every request.
+struct Key(String);
+
+impl Credentials for Key {
+    fn headers(&self) -> Result<Vec<(http::HeaderName, http::HeaderValue)>, NoCredential> {
+        Ok(vec![(http::header::AUTHORIZATION, self.0.parse().unwrap())])
+    }
+
+    fn hide(&self, text: &str) -> String {
+        text.replace(&self.0, &"*".repeat(self.0.len()))
+    }
 }
 
 fn link(port: u16) -> HttpLink {
+    link_with(port, Nothing)
+}
+
+fn link_with(port: u16, credentials: impl Credentials + 'static) -> HttpLink {
     let url = ServerUrl::parse(&format!("http://127.0.0.1:{port}/mcp")).unwrap();
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let trust = rustls::ClientConfig::builder_with_provider(provider.into())
@@ -97,7 +118,7 @@ fn link(port: u16) -> HttpLink {
         .unwrap()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
-    HttpLink::new(url, trust, Arc::new(Nothing))
+    HttpLink::new(url, trust, Arc::new(credentials))
 }
 
 #[tokio::test]
@@ -417,5 +438,49 @@ async fn a_redirect_and_a_refusal_are_told_and_not_followed() {
         });
         let Err(error) = Client::over_http(link(port), Duration::from_secs(3)).await else { panic!("{answer}") };
         assert!(error.to_string().contains(wanted), "{answer}: {error}");
+    }
+}
+
+/// A server that answers every request with what is made of its head and its body.
+async fn answering(answer: impl Fn(&str, &Value) -> String + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream = BufReader::new(stream);
+            let mut head = String::new();
+            while stream.read_line(&mut head).await.is_ok_and(|count| count > 2) {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            if stream.read_exact(&mut body).await.is_ok() {
+                let said = answer(&head, &serde_json::from_slice(&body).unwrap_or_default());
+                let _ = stream.write_all(said.as_bytes()).await;
+            }
+        }
+    });
+    port
+}
+
+fn http_answer(status: &str, body: &str) -> String {
+    let head = "content-type: application/json\r\nconnection: close";
+    format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn no_part_of_a_secret_is_left_where_what_a_server_says_is_cut() {
+    let secret = "hunter22".repeat(12);
+    let reflected =
+        |head: &str| head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default().to_owned();
+    let refusing =
+        answering(move |head, _| http_answer("401 Unauthorized", &format!("{}{}", "x".repeat(290), reflected(head))));
+    let failing = answering(move |head, request| {
+        let error = json!({ "code": -32603, "message": format!("{}{}", "x".repeat(450), reflected(head)) });
+        let body = json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }).to_string();
+        http_answer("200 OK", &body)
+    });
+    for port in [refusing.await, failing.await] {
+        let Err(error) = Client::over_http(link_with(port, Key(secret.clone())), SOON).await else { panic!("{port}") };
+        let told = error.to_string();
+        assert!(told.contains("x*") && !told.contains("hunter"), "{told}");
     }
 }

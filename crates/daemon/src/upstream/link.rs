@@ -1,7 +1,8 @@
 //! How one MCP server is reached: started in an enclosure, or connected to.
 //!
 //! Guarantees: a program runs only by the gate; a secret leaves only in a request to the address that it is configured for, and that it is used
-//! is on record before. Does not: try again. `server.rs` does.
+//! is on record before; what a server says of why it cannot be spoken with holds no secret that it was sent.
+//! Does not: try again. `server.rs` does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,6 +41,12 @@ pub(super) struct Unreached {
 impl Unreached {
     pub(super) fn new(why: impl Into<String>, help: impl Into<String>) -> Self {
         Self { why: why.into(), help: help.into(), stderr: None }
+    }
+
+    /// The same, without secrets that the server was sent.
+    pub(super) fn without(self, sent: &Sent) -> Self {
+        let Self { why, help, stderr } = self;
+        Self { why: sent.hide(&why), help: sent.hide(&help), stderr: stderr.map(|text| sent.hide(&text)) }
     }
 }
 
@@ -102,8 +109,44 @@ async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: 
     }
 }
 
+/// The values of secrets that requests to a server are sent with, held for as long as it takes to find them in what it says.
+pub(super) struct Sent(Vec<Zeroizing<String>>);
+
+impl Sent {
+    /// Those of a server. A program has placeholders only.
+    pub(super) fn of(gate: &Gate, section: &ServerSection) -> Self {
+        match &section.reach {
+            Reach::Address(address) => Self::to(gate, address),
+            Reach::Program(_) => Self(Vec::new()),
+        }
+    }
+
+    fn to(gate: &Gate, address: &Address) -> Self {
+        Self::new(secrets(address).iter().filter_map(|secret| gate.provider_key(secret)))
+    }
+
+    fn new(values: impl Iterator<Item = Zeroizing<String>>) -> Self {
+        let mut values: Vec<_> = values
+            .map(|value| Zeroizing::new(value.trim().to_owned()))
+            .filter(|value| value.len() >= SHORTEST_SECRET)
+            .collect();
+        // One may be a part of another, of which nothing is to be left.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self(values)
+    }
+
+    /// A text with asterisks where it holds one of them.
+    pub(super) fn hide(&self, text: &str) -> String {
+        let hide = |text: String, value: &Zeroizing<String>| match text.contains(value.as_str()) {
+            true => text.replace(value.as_str(), &"*".repeat(value.len())),
+            false => text,
+        };
+        self.0.iter().fold(text.to_owned(), hide)
+    }
+}
+
 /// The secrets that requests to an address are sent with.
-pub(super) fn secrets(address: &Address) -> Vec<SecretRef> {
+fn secrets(address: &Address) -> Vec<SecretRef> {
     address.bearer.iter().chain(address.headers.values()).cloned().collect()
 }
 
@@ -134,6 +177,10 @@ impl Credentials for FromVault {
         }
         Ok(headers)
     }
+
+    fn hide(&self, text: &str) -> String {
+        Sent::to(&self.gate, &self.address).hide(text)
+    }
 }
 
 fn header_value(text: &str, secret: &SecretRef) -> Result<HeaderValue, NoCredential> {
@@ -145,3 +192,36 @@ fn header_value(text: &str, secret: &SecretRef) -> Result<HeaderValue, NoCredent
 const HTTP_EXECUTOR: &str = "mcp_http";
 
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Shorter values would be found everywhere.
+const SHORTEST_SECRET: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(values: &[&str]) -> Sent {
+        Sent::new(values.iter().map(|value| Zeroizing::new((*value).to_owned())))
+    }
+
+    #[test]
+    fn of_a_secret_that_holds_another_nothing_is_left() {
+        let hidden = sent(&["hunter22", "hunter22-tea\n", "tea"]).hide("tea: hunter22-tea, hunter22");
+        assert_eq!(hidden, "tea: ************, ********");
+    }
+
+    #[test]
+    fn why_a_server_cannot_be_spoken_with_holds_no_secret() {
+        let unreached = Unreached {
+            why: "401: Bearer hunter22".to_owned(),
+            help: "not hunter22".to_owned(),
+            stderr: Some("hunter22".to_owned()),
+        };
+        let hidden = Unreached {
+            why: "401: Bearer ********".to_owned(),
+            help: "not ********".to_owned(),
+            stderr: Some("********".to_owned()),
+        };
+        assert_eq!(unreached.without(&sent(&["hunter22"])), hidden);
+    }
+}

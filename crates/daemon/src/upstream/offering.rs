@@ -12,7 +12,7 @@ use std::{
 };
 
 use palyra_gate::{
-    Asker, Gate, IntendError, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool,
+    Asker, IntendError, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool,
     Tool as GateTool, ToolDefinition,
 };
 use palyra_types::{
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::{
     Upstreams,
-    link::{Unreached, secrets},
+    link::{Sent, Unreached},
     server::Up,
 };
 
@@ -74,7 +74,8 @@ impl McpService {
         let gone = || Unreached::new("the server is not configured any more", "look at `palyra mcp list`");
         let upstreams = self.upstreams.upgrade().ok_or_else(gone)?;
         let deadline = Instant::now() + self.section.call();
-        let up = upstreams.up(&self.section, left(deadline)).await?;
+        let up = upstreams.up(&self.section, left(deadline)).await;
+        let up = up.map_err(|unreached| unreached.without(&Sent::of(&upstreams.gate, &self.section)))?;
         // SECURITY: between the approval and now the server may have been started again, with another tool of the same name.
         let pin = order.work.about.get("pin").and_then(|pin| Sha256Digest::parse(pin).ok());
         let changed = || {
@@ -87,30 +88,16 @@ impl McpService {
         }
         let arguments = order.proposal.args.value().as_object().cloned().unwrap_or_default();
         let called = up.client().call(&order.work.operation, arguments, left(deadline)).await;
-        let hide = |text: &str| self.without_secrets(&upstreams.gate, text);
+        let sent = Sent::of(&upstreams.gate, &self.section);
+        let hide = |text: &str| sent.hide(text);
         match called {
             Ok(mut answer) => {
                 each_text(&mut answer.value, &hide);
                 let failed = answer.failed.map(|why| hide(&why));
                 Ok(performed(&up, answer.value, failed))
             }
-            Err(error) => Err(Unreached::new(hide(&error.to_string()), error.advice())),
+            Err(error) => Err(Unreached::new(error.to_string(), error.advice()).without(&sent)),
         }
-    }
-
-    /// A text without the values that requests are sent with.
-    fn without_secrets(&self, gate: &Gate, text: &str) -> String {
-        let Reach::Address(address) = &self.section.reach else { return text.to_owned() };
-        let mut text = text.to_owned();
-        for secret in secrets(address) {
-            match gate.provider_key(&secret) {
-                Some(value) if value.trim().len() >= SHORTEST_SECRET && text.contains(value.trim()) => {
-                    text = text.replace(value.trim(), &"*".repeat(value.trim().len()));
-                }
-                _ => {}
-            }
-        }
-        text
     }
 }
 
@@ -220,11 +207,18 @@ fn digest(section: &ServerSection) -> String {
     palyra_types::json::digest_of(section).map(|digest| digest.to_string()).unwrap_or_default()
 }
 
+/// Changes every text in a value, names of members among them.
 fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = change(text),
         Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
-        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
+        Value::Object(members) => {
+            let said = std::mem::take(members);
+            members.extend(said.into_iter().map(|(name, mut member)| {
+                each_text(&mut member, change);
+                (change(&name), member)
+            }));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -242,8 +236,18 @@ const OLDER: [&str; 4] = [
     "https://json-schema.org/draft/2019-09/schema",
 ];
 
-/// Shorter values would be found everywhere.
-const SHORTEST_SECRET: usize = 6;
-
 /// What is left to say that the server did not answer in time.
 const GRACE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_come_back_neither_as_values_nor_as_names() {
+        let mut value = json!({ "structuredContent": { "hunter22": [{ "a hunter22": 1 }, "hunter22"], "tea": null } });
+        each_text(&mut value, &|text| text.replace("hunter22", "********"));
+        let hidden = json!({ "structuredContent": { "********": [{ "a ********": 1 }, "********"], "tea": null } });
+        assert_eq!(value, hidden);
+    }
+}

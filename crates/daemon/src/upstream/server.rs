@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::link::{Linked, Unreached, reach};
+use super::link::{Linked, Sent, Unreached, reach};
 
 /// A server.
 pub(super) struct Server {
@@ -150,6 +150,8 @@ impl Life {
                 Ok(linked) => self.while_up(linked).await,
                 Err(unreached) => unreached,
             };
+            // SECURITY: a server can say why with what it was sent, and this is logged and told.
+            let unreached = unreached.without(&Sent::of(&self.gate, &self.section));
             let (name, why) = (&self.section.name, &unreached.why);
             tracing::warn!(server = %name, why, "an MCP server cannot be spoken with; it is tried again");
             self.tell(State::Down(unreached));
