@@ -234,12 +234,12 @@ async fn a_server_that_changes_again_and_again_does_not_fill_the_journal() {
     for text in ["Says it all.", "Says nothing."] {
         says(&lab, &[("echo", text), ("more", text)]);
         approved(&lab, tool("mcp.scripted.echo", json!({ "text": text }))).await;
-        server = until(&owner, "scripted", |one| {
+        let changed = until(&owner, "scripted", |one| {
             one.tools.iter().all(|tool| tool.state == "changed")
                 && one.tools.iter().zip(&server.tools).all(|(now, before)| now.digest != before.digest)
         })
         .await;
-        server = owner.pin_mcp_tools("scripted", &seen(&server, |_| true)).await.unwrap();
+        server = owner.pin_mcp_tools("scripted", &seen(&changed, |_| true)).await.unwrap();
     }
     // Both tools changed twice.
     let kinds = kinds(&owner).await;
