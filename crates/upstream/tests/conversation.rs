@@ -404,6 +404,35 @@ async fn a_list_of_tools_without_an_end_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_list_of_tools_is_bounded_by_what_all_its_pages_say() {
+    let (client, mut script) = begun().await;
+    let mut pages = 0;
+    let listing = async {
+        let long = "a".repeat(3 << 20);
+        loop {
+            let mut line = String::new();
+            if script.read.read_line(&mut line).await.unwrap() == 0 {
+                break;
+            }
+            let request: Value = serde_json::from_str(&line).unwrap();
+            if request["method"] == "tools/list" {
+                pages += 1;
+                let tool =
+                    json!({ "name": format!("t{pages}"), "description": long, "inputSchema": { "type": "object" } });
+                script.answer(&request, json!({ "tools": [tool], "nextCursor": "more" })).await;
+            }
+        }
+    };
+    let listed = async {
+        let listed = client.tools(6 * SOON).await;
+        drop(client);
+        listed
+    };
+    let (listed, ()) = tokio::join!(listed, listing);
+    assert_eq!((listed.unwrap_err(), pages), (ClientError::LongList, 6));
+}
+
+#[tokio::test]
 async fn a_server_that_never_begins_is_given_up() {
     let (script, pipes) = Script::new();
     let within = Duration::from_millis(100);
