@@ -239,6 +239,8 @@ async fn a_server_that_changes_again_and_again_does_not_fill_the_journal() {
                 && one.tools.iter().zip(&server.tools).all(|(now, before)| now.digest != before.digest)
         })
         .await;
+        // What is pinned before anybody has noticed is not on record.
+        palyra_tests::until(|| async { kinds(&owner).await.iter().any(|kind| kind == "mcp.changed") }).await;
         server = owner.pin_mcp_tools("scripted", &seen(&changed, |_| true)).await.unwrap();
     }
     // Both tools changed twice.
