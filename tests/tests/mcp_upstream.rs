@@ -229,6 +229,29 @@ async fn a_tool_whose_description_changes_is_gone_until_it_is_pinned_again() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_changes_again_and_again_does_not_fill_the_journal() {
+    let lab = lab(DaemonPlan::default()).await;
+    let owner = lab.owner();
+    says(&lab, &[("echo", "Says it."), ("more", "More.")]);
+    let mut server = added(&owner, "scripted", &scripted()).await;
+    for text in ["Says it all.", "Says nothing."] {
+        says(&lab, &[("echo", text), ("more", text)]);
+        approved(&lab, tool("mcp.scripted.echo", json!({ "text": text }))).await;
+        let changed = until(&owner, "scripted", |one| {
+            one.tools.iter().all(|tool| tool.state == "changed")
+                && one.tools.iter().zip(&server.tools).all(|(now, before)| now.digest != before.digest)
+        })
+        .await;
+        // What is pinned before anybody has noticed is not on record.
+        palyra_tests::until(|| async { kinds(&owner).await.iter().any(|kind| kind == "mcp.changed") }).await;
+        server = owner.pin_mcp_tools("scripted", &seen(&changed, |_| true)).await.unwrap();
+    }
+    // Both tools changed twice.
+    let kinds = kinds(&owner).await;
+    assert_eq!(kinds.iter().filter(|kind| *kind == "mcp.changed").count(), 1, "{kinds:?}");
+}
+
 /// The kinds of the records there are.
 async fn kinds(by: &Client) -> Vec<String> {
     let records = by.records(&palyra_api::journal::RecordQuery::default()).await.unwrap().records;

@@ -150,13 +150,18 @@ impl Client {
     /// All tools that the server has.
     ///
     /// # Errors
-    /// When it does not tell within this time, or has too many.
+    /// When it does not tell within this time, or has too many, or says too much of them.
     pub async fn tools(&self, within: Duration) -> Result<Vec<Arc<Tool>>, ClientError> {
         let listing = async {
-            let (mut tools, mut cursor) = (Vec::new(), None);
+            let (mut tools, mut cursor, mut bytes) = (Vec::new(), None, 0_usize);
             for _ in 0..MOST_PAGES {
                 let page = self.running.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await;
                 let page = page.map_err(|error| self.failed(error))?;
+                let page_bytes = serde_json::to_vec(&page.tools).map_err(|_| ClientError::Senseless)?.len();
+                bytes = bytes.saturating_add(page_bytes);
+                if bytes > MOST_LIST_BYTES {
+                    return Err(ClientError::LongList);
+                }
                 tools.extend(page.tools.into_iter().map(Arc::new));
                 cursor = page.next_cursor;
                 match cursor {
@@ -342,6 +347,9 @@ pub enum ClientError {
     /// More tools than anybody could look at.
     #[error("the server has more than {MOST_TOOLS} tools")]
     TooManyTools,
+    /// More said of tools than anybody could read.
+    #[error("the server's list of tools has more than {MOST_LIST_BYTES} bytes")]
+    LongList,
     /// The server wants something from whoever called.
     #[error("the server asks for something before it goes on, which is not supported")]
     AsksBack,
@@ -362,7 +370,7 @@ impl ClientError {
             Self::Said(_) => "do what the server says, or look into its documentation",
             Self::Senseless => "ask whoever made the server",
             Self::OtherProtocol => "take a version of the server that speaks 2025-11-25 or 2026-07-28",
-            Self::TooManyTools => "configure the server to have fewer",
+            Self::TooManyTools | Self::LongList => "configure the server to have fewer tools",
             Self::AsksBack | Self::Later => "give it everything at once, if the tool's arguments allow that",
         }
     }
@@ -374,3 +382,6 @@ const MOST_PAGES: usize = 100;
 
 /// The most tools of a server.
 pub const MOST_TOOLS: usize = 1_000;
+
+/// The longest list of tools, all its pages together.
+pub const MOST_LIST_BYTES: usize = 16 << 20;

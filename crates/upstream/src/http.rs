@@ -2,7 +2,7 @@
 //!
 //! Guarantees: requests go to the configured address and nowhere else, so a redirect is an error; credentials are asked for when they are
 //! sent, and held no longer; of an answer no more is read than a message may have. A refusal says its status and the beginning of its text,
-//! without the secrets that the request was sent with.
+//! without the secrets that the request was sent with. Streams that end are begun again after pauses that grow.
 //! Does not: log in anywhere.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -27,6 +27,7 @@ use crate::{
     events::events,
     fate::{Fate, Trouble},
     hiding::{Hiding, cut},
+    pace::Pace,
     server_url::ServerUrl,
     weight::{MOST_MESSAGE_BYTES, MOST_VALUES, Weight},
 };
@@ -38,6 +39,8 @@ pub struct HttpLink {
     pool: Pool<Connector, Full<Bytes>>,
     credentials: Arc<dyn Credentials>,
     fate: Fate,
+    /// Of all clones, as every stream that begins again is begun by one.
+    pace: Arc<Pace>,
 }
 
 /// Gives what a request is sent with.
@@ -64,7 +67,7 @@ impl HttpLink {
         let connector = Connector::new(trust, url.is_encrypted());
         let pool =
             Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(4).http1_max_headers(100).build(connector);
-        Self { url, pool, credentials, fate: Fate::default() }
+        Self { url, pool, credentials, fate: Fate::default(), pace: Arc::default() }
     }
 
     /// What takes the secrets of requests out of answers.
@@ -187,6 +190,8 @@ impl HttpLink {
         if let Some(last) = last {
             headers.insert(HeaderName::from_static("last-event-id"), text(&last)?);
         }
+        // SECURITY: a server that ends every stream at once would have it begun in a loop.
+        self.pace.turn().await;
         let response = self.send(Method::GET, Bytes::new(), headers).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),

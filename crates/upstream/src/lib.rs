@@ -13,7 +13,7 @@
 //! | a conversation with a server | [`client`] |
 //! | over pipes | `lines` |
 //! | over HTTP | [`http`], `events`, `connect` |
-//! | what bounds a server | `guard`, `weight`, `bucket` |
+//! | what bounds a server | `guard`, `weight`, `bucket`, `pace` |
 //! | what it says, without secrets | `hiding` |
 
 mod bucket;
@@ -29,6 +29,7 @@ pub mod http;
 pub mod kept;
 mod lines;
 pub mod name;
+mod pace;
 pub mod pins;
 pub mod section;
 pub mod server_url;

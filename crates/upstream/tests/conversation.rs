@@ -404,6 +404,35 @@ async fn a_list_of_tools_without_an_end_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_list_of_tools_is_bounded_by_what_all_its_pages_say() {
+    let (client, mut script) = begun().await;
+    let mut pages = 0;
+    let listing = async {
+        let long = "a".repeat(3 << 20);
+        loop {
+            let mut line = String::new();
+            if script.read.read_line(&mut line).await.unwrap() == 0 {
+                break;
+            }
+            let request: Value = serde_json::from_str(&line).unwrap();
+            if request["method"] == "tools/list" {
+                pages += 1;
+                let tool =
+                    json!({ "name": format!("t{pages}"), "description": long, "inputSchema": { "type": "object" } });
+                script.answer(&request, json!({ "tools": [tool], "nextCursor": "more" })).await;
+            }
+        }
+    };
+    let listed = async {
+        let listed = client.tools(6 * SOON).await;
+        drop(client);
+        listed
+    };
+    let (listed, ()) = tokio::join!(listed, listing);
+    assert_eq!((listed.unwrap_err(), pages), (ClientError::LongList, 6));
+}
+
+#[tokio::test]
 async fn a_server_that_never_begins_is_given_up() {
     let (script, pipes) = Script::new();
     let within = Duration::from_millis(100);
@@ -483,4 +512,44 @@ async fn no_part_of_a_secret_is_left_where_what_a_server_says_is_cut() {
         let told = error.to_string();
         assert!(told.contains("x*") && !told.contains("hunter"), "{told}");
     }
+}
+
+/// A server of yesterday whose every stream of events ends at once and wants to be begun again at once.
+fn restless(head: &str, request: &Value) -> String {
+    let info = json!({ "name": "restless", "version": "1" });
+    let begun = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": info });
+    let unknown = json!({ "code": -32601, "message": "Method not found" });
+    let (status, kind, body) = match request["method"].as_str() {
+        _ if head.starts_with("GET ") => ("200 OK", "text/event-stream", "retry: 0\n\n".to_owned()),
+        Some("initialize") => {
+            let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": begun });
+            ("200 OK", "application/json\r\nmcp-session-id: one", answer.to_string())
+        }
+        Some("server/discover") => {
+            let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "error": unknown });
+            ("200 OK", "application/json", answer.to_string())
+        }
+        _ => ("202 Accepted", "application/json", String::new()),
+    };
+    let head = format!("content-type: {kind}\r\nconnection: close");
+    format!("HTTP/1.1 {status}\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn streams_that_end_at_once_are_not_begun_again_in_a_loop() {
+    let (told, mut streams) = tokio::sync::mpsc::unbounded_channel();
+    let port = answering(move |head, request| {
+        if head.starts_with("GET ") {
+            let _ = told.send(tokio::time::Instant::now());
+        }
+        restless(head, request)
+    });
+    let client = Client::over_http(link(port.await), SOON).await.unwrap();
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.push(tokio::time::timeout(SOON, streams.recv()).await.unwrap().unwrap());
+    }
+    // A second, and two; what a request takes on its way is no pause.
+    assert!(times[2] - times[0] > Duration::from_millis(2_900), "{times:?}");
+    drop(client);
 }

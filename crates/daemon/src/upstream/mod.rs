@@ -5,6 +5,7 @@
 //! No server holds up a start of the daemon.
 //! Does not: decide about calls. The gate does.
 
+mod changes;
 mod keeping;
 mod link;
 mod offering;
@@ -12,7 +13,7 @@ mod server;
 mod telling;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -24,10 +25,14 @@ use palyra_journal::RecordKind;
 use palyra_types::{Principal, Sha256Digest, ToolName};
 use palyra_upstream::{Definition, Pins, ServerName, ServerSection, Standing, Tool, ToolState};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 pub use self::telling::section;
 use self::{
+    changes::{Change, Changed, Changes},
     keeping::Keeping,
     link::Unreached,
     offering::{McpService, Offered},
@@ -54,8 +59,8 @@ struct Now {
     offered: BTreeMap<ToolName, Offered>,
     /// How the servers of those are configured.
     offered_of: BTreeMap<ServerName, ServerSection>,
-    /// What was told of as changed.
-    told: BTreeSet<(ServerName, String, Sha256Digest)>,
+    /// What was put on record of tools that are not what was pinned.
+    changes: Changes,
 }
 
 impl Upstreams {
@@ -72,7 +77,7 @@ impl Upstreams {
             servers: BTreeMap::new(),
             offered: BTreeMap::new(),
             offered_of: BTreeMap::new(),
-            told: BTreeSet::new(),
+            changes: Changes::default(),
         };
         let upstreams = Arc::new(Self {
             gate,
@@ -225,6 +230,8 @@ impl Upstreams {
             let begin = || Arc::new(Server::begin(self.gate.clone(), known, self.moved.clone()));
             now.servers.entry(name).or_insert_with(begin);
         }
+        let Now { servers, changes, .. } = &mut *now;
+        changes.keep(|name| servers.contains_key(name));
     }
 
     /// How the tools of a server stand.
@@ -265,40 +272,55 @@ async fn follow(upstreams: Weak<Upstreams>) {
     else {
         return;
     };
+    let mut next = None;
     loop {
         let is_over = tokio::select! {
             changed = moved.changed() => changed.is_err(),
             changed = switched.changed() => changed.is_err(),
+            () = until(next) => false,
         };
         let Some(upstreams) = upstreams.upgrade().filter(|_| !is_over) else { return };
         let changed = upstreams.offer();
-        for (server, tool, pinned, says) in upstreams.untold(changed) {
-            let shown = palyra_types::visible::visible(&tool);
-            tracing::warn!(%server, tool = shown, "a tool of an MCP server is not what was pinned, so it is not offered");
-            let body = json!({ "server": server, "tool": tool, "pinned": pinned, "says": says });
-            // It is not offered, whether that can be put on record or not.
+        let (due, later) = upstreams.now().changes.due(changed, Instant::now());
+        next = later;
+        for (server, changed) in due {
+            let count = changed.len();
+            tracing::warn!(%server, count, "tools of an MCP server are not what was pinned, so they are not offered");
+            let told = changed
+                .iter()
+                .map(|(tool, change)| json!({ "tool": tool, "pinned": change.pinned, "says": change.says }));
+            let body = json!({ "server": server, "tools": told.collect::<Vec<_>>() });
+            // They are not offered, whether that can be put on record or not.
             if let Err(error) = upstreams.gate.record_mcp(RecordKind::McpChanged, &body).await {
-                tracing::warn!(%error, "a changed tool could not be recorded");
+                tracing::warn!(%error, "changed tools could not be recorded");
             }
         }
     }
 }
 
-type Changed = (ServerName, String, Option<Sha256Digest>, Sha256Digest);
+/// Waits until then, or for ever.
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
+    }
+}
 
 impl Upstreams {
     /// Offers to the gate what counts now. Returns what has changed since it was pinned.
-    fn offer(self: &Arc<Self>) -> Vec<Changed> {
+    fn offer(self: &Arc<Self>) -> BTreeMap<ServerName, Changed> {
         let is_enabled = self.is_enabled();
         let mut now = self.now();
         let is_readable = now.keeping.trouble().is_none();
-        let (mut offered, mut tools, mut changed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (mut offered, mut tools) = (BTreeMap::new(), Vec::new());
+        let mut changed: BTreeMap<ServerName, Changed> = BTreeMap::new();
         for (name, server) in &now.servers {
             let service = Arc::new(McpService::new(server.section.clone(), Arc::downgrade(self)));
             for standing in Self::standings(&now, server) {
                 if let (ToolState::Changed, Some(says)) = (standing.state, &standing.now) {
                     let pinned = standing.pin.as_ref().map(|pin| pin.digest);
-                    changed.push((name.clone(), standing.tool.clone(), pinned, says.digest()));
+                    let change = Change { pinned, says: says.digest() };
+                    changed.entry(name.clone()).or_default().insert(standing.tool.clone(), change);
                 }
                 let Some((tool, definition)) = standing.offer().filter(|_| is_enabled && is_readable) else { continue };
                 match offering::tool(tool, definition, &service) {
@@ -323,15 +345,6 @@ impl Upstreams {
         if !is_same {
             self.gate.offer(tools);
         }
-        changed
-    }
-
-    /// What was not told of yet.
-    fn untold(&self, changed: Vec<Changed>) -> Vec<Changed> {
-        let mut now = self.now();
-        let is_news = |(server, tool, _, says): &Changed| now.told.insert((server.clone(), tool.clone(), *says));
-        let mut changed = changed;
-        changed.retain(is_news);
         changed
     }
 }

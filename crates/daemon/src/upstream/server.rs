@@ -1,7 +1,8 @@
 //! One MCP server, for as long as it is configured: reached in the background, and again when it is gone.
 //!
 //! Guarantees: there is one conversation with it at most; after a failure it is tried again after a while that grows, or at once when
-//! somebody calls it, but not more often than every second; nothing is asked of it in between but when it says that its tools have changed.
+//! somebody calls it, but not more often than every second; nothing is asked of it in between but when it says that its tools have changed, and
+//! the more seldom the more often it says so.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -171,7 +172,7 @@ impl Life {
         let Linked { client, program, executor, layers } = linked;
         let mut changes = client.changes();
         let up = Arc::new(Up { client, executor, layers });
-        let mut is_told = false;
+        let (mut is_told, mut gathering) = (false, Gathering::default());
         let trouble = loop {
             match self.list(&up.client).await {
                 Ok(()) if !is_told => {
@@ -182,13 +183,10 @@ impl Life {
                 Ok(()) => self.move_on(),
                 Err(error) => break (error.to_string(), error.advice()),
             }
+            gathering.listed = Instant::now();
             tokio::select! {
                 trouble = up.client.ended() => break (trouble.to_string(), trouble.advice()),
-                Ok(()) = changes.changed() => {
-                    // A server that changes its tools all the time is asked about them now and then.
-                    sleep(BETWEEN_LISTS).await;
-                    changes.mark_unchanged();
-                }
+                () = gathered(&mut changes, &mut gathering) => {}
             }
         };
         up.client.give_up();
@@ -213,6 +211,38 @@ impl Life {
     }
 }
 
+/// How long changes of a server gather before it is asked for its tools. One that changes them all the time is asked now and then.
+struct Gathering {
+    pause: Duration,
+    listed: Instant,
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self { pause: FIRST_GATHERING, listed: Instant::now() }
+    }
+}
+
+impl Gathering {
+    /// The pause after a change that is told of now. It grows with every change that does not come after a quiet time.
+    fn pause(&mut self, now: Instant) -> Duration {
+        let is_quiet = now.duration_since(self.listed) > LONGEST_GATHERING;
+        let pause = if is_quiet { FIRST_GATHERING } else { self.pause };
+        self.pause = (pause * 2).min(LONGEST_GATHERING);
+        pause
+    }
+}
+
+/// Waits for a change, and for those that come soon after it.
+async fn gathered(changes: &mut watch::Receiver<u64>, gathering: &mut Gathering) {
+    if changes.changed().await.is_err() {
+        // Nobody tells of changes any more, as the conversation is over.
+        std::future::pending::<()>().await;
+    }
+    sleep(gathering.pause(Instant::now())).await;
+    changes.mark_unchanged();
+}
+
 async fn ended(program: Option<ServerHandle>) -> Option<palyra_gate::ServerEnd> {
     let mut program = program?;
     program.stop();
@@ -234,6 +264,28 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// How long a server has to be there for its next failure to count as the first.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
-const BETWEEN_LISTS: Duration = Duration::from_millis(200);
+const FIRST_GATHERING: Duration = Duration::from_millis(200);
+
+const LONGEST_GATHERING: Duration = Duration::from_secs(60);
 
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_changes_its_tools_all_the_time_is_asked_once_a_minute_and_after_a_quiet_time_at_once() {
+        let mut gathering = Gathering::default();
+        let mut now = gathering.listed;
+        let mut pauses = Vec::new();
+        for _ in 0..11 {
+            let pause = gathering.pause(now);
+            pauses.push(pause.as_millis());
+            now += pause;
+            gathering.listed = now;
+        }
+        assert_eq!(pauses, [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 60_000, 60_000]);
+        assert_eq!(gathering.pause(now + LONGEST_GATHERING + FIRST_GATHERING), FIRST_GATHERING);
+    }
+}
