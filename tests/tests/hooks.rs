@@ -164,8 +164,8 @@ async fn each_tool_is_decided_about_as_ours_is_and_each_decision_is_on_record() 
         let body = record.body.as_ref().unwrap();
         assert_eq!((&body["verdict"], &body["proposal"]["elsewhere"]["tool"]), (&json!(expected), &json!(tool)));
         let proposal = &body["proposal"];
-        let who = (&body["request"]["principal"], &proposal["channel"]);
-        assert_eq!(who, (&json!("agent:local"), &json!("hook")), "{body}");
+        let who = (&proposal["principal"], &proposal["channel"]);
+        assert_eq!(who, (&json!({ "kind": "agent", "id": "local" }), &json!("hook")), "{body}");
         assert!(body["input_sha256"].is_string() && proposal["token"].is_string(), "{body}");
     }
     let bash = decided[9].body.as_ref().unwrap();
@@ -636,6 +636,10 @@ async fn a_tool_of_ours_that_says_nothing_of_what_it_reaches_asks_whatever_its_p
     for (tool, args) in cases {
         let told = agent.authorize(&wanted(tool, args.clone())).await.unwrap();
         assert_eq!(told.decision, Decision::Ask, "{tool}: {told:?}");
+        // No posture can be set for a tool that is not here.
+        if tool.starts_with("mcp.") {
+            continue;
+        }
         let posture = json!({ "layer": "global", "key": "", "tool": tool, "posture": "always_allow" });
         let posture: PostureSetting = serde_json::from_value(posture).unwrap();
         owner.set_posture(&posture).await.unwrap();
@@ -747,7 +751,8 @@ async fn the_hook_installs_itself_beside_others_and_works_from_there() {
     let said = before(lab.workspace(), "TodoWrite", &json!({ "todos": [] }));
     assert_eq!(fed(shell, said.to_string().as_bytes()).decided().0, "allow");
     let decided = records(&lab, "hook.decided").await;
-    assert_eq!(decided[0].body.as_ref().unwrap()["request"]["principal"], "agent:claude-code");
+    let who = &decided[0].body.as_ref().unwrap()["proposal"]["principal"];
+    assert_eq!(who, &json!({ "kind": "agent", "id": "claude-code" }));
     palyra(&["--uninstall"]);
     assert_eq!(read(&settings), theirs);
     palyra(&["--install", "--scope", "project", "--on-ask", "wait"]);

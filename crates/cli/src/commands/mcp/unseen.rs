@@ -14,7 +14,8 @@ pub(super) fn unseen(command: &[String], workspace: Option<&Path>) -> Option<Pat
     let workspace = workspace.and_then(|path| fs::canonicalize(path).ok());
     let base = workspace.clone().or_else(|| env::current_dir().ok())?;
     let (program, arguments) = command.split_first()?;
-    let program = if program.contains('/') { Some(base.join(program)) } else { installed(program) };
+    // One without a directory is found by the daemon, where its configuration says.
+    let program = program.contains('/').then(|| base.join(program));
     let arguments = arguments.iter().map(|word| base.join(word));
     let files = program.into_iter().chain(arguments).filter_map(|path| fs::canonicalize(path).ok());
     let is_seen = |path: &PathBuf| {
@@ -22,12 +23,6 @@ pub(super) fn unseen(command: &[String], workspace: Option<&Path>) -> Option<Pat
             || workspace.as_ref().is_some_and(|workspace| path.starts_with(workspace))
     };
     files.filter(|path| path.is_file()).find(|path| !is_seen(path))
-}
-
-/// Where a program is installed.
-fn installed(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
 }
 
 /// What every program sees.
