@@ -18,7 +18,7 @@ words! {
         ApiTokens = "api_tokens",
         /// The routes that other products' clients speak.
         CompatApi = "compat_api",
-        /// The gateway to MCP servers.
+        /// The gateway between MCP clients and MCP servers.
         McpGateway = "mcp_gateway",
     }
 }
@@ -43,7 +43,7 @@ impl FeatureFlag {
             Self::DevicePairing => "New devices can be paired; devices that are paired already work either way.",
             Self::ApiTokens => "API tokens can be minted and are accepted.",
             Self::CompatApi => "Programs written for other products' chat and responses routes can talk to the daemon.",
-            Self::McpGateway => "Tools of MCP servers can be called through the daemon.",
+            Self::McpGateway => "MCP clients can use the tools here, and tools of MCP servers can be called.",
         }
     }
 

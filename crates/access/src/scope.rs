@@ -69,7 +69,7 @@ words! {
         CompatEmbeddingsCreate = "compat.embeddings.create",
         /// List models for other products' clients.
         CompatModelsRead = "compat.models.read",
-        /// Call tools of MCP servers.
+        /// Use the tools over MCP.
         McpCall = "mcp.call",
     }
 }
@@ -110,7 +110,7 @@ impl Scope {
             Self::CompatResponsesCreate => "Uses the responses route that other products' clients speak.",
             Self::CompatEmbeddingsCreate => "Uses the embeddings route that other products' clients speak.",
             Self::CompatModelsRead => "Lists the models for other products' clients.",
-            Self::McpCall => "Calls tools of MCP servers through the daemon.",
+            Self::McpCall => "Uses the tools here over MCP, those of MCP servers included.",
         }
     }
 

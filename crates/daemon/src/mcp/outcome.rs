@@ -152,12 +152,12 @@ fn said(text: String, structured: Option<Value>, is_error: bool) -> Map<String, 
 /// The keys of what is said about a result.
 const CALL: &str = "palyra/call";
 
-/// The beginnings of names that only the gateway and the protocol give to what they say about a result.
-const OURS: [&str; 2] = ["palyra/", "io.modelcontextprotocol/"];
-
 const RECEIPT: &str = "palyra/receipt";
 
 const ERROR: &str = "palyra/error";
+
+/// The beginnings of names that only the gateway and the protocol give to what they say about a result.
+const OURS: [&str; 2] = ["palyra/", "io.modelcontextprotocol/"];
 
 /// What to do about a daemon that stops.
 const AFTER_STOPPING: &str = "call again with the same arguments once the daemon is back";
