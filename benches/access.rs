@@ -3,8 +3,8 @@
 //! finding a token among many next to finding one among few.
 //!
 //! Daemon and floor are processes of their own, asked by the same threads over as many connections, in turns. Whoever asks shares the
-//! processors with them, so what the server itself was busy with is told as well. The daemon is the one of the `dist` profile, which
-//! `make bench` builds first. A missed target ends the program with an error.
+//! processors with them, so what the server itself was busy with is told as well. The daemon is the one that this profile
+//! built, which `make bench` does first. A missed target ends the program with an error.
 
 #![allow(
     clippy::expect_used,

@@ -11,7 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_benches::{daemon::Daemon, judge, median, millis, place::directory, processor, time};
+use palyra_benches::{
+    daemon::{Daemon, DaemonPlan},
+    judge, median, millis,
+    place::directory,
+    processor, time,
+};
 use palyra_tests::torrent::Torrent;
 
 const ROUNDS: usize = 2_000;
@@ -20,7 +25,7 @@ fn main() {
     let torrent = Torrent::start();
     let provider =
         format!("[[provider]]\nname = \"lab\"\nbase_url = \"{}\"\nmodels = {{ gpt = \"m\" }}\n", torrent.url());
-    let daemon = Daemon::start_with(&provider);
+    let daemon = Daemon::start_with(&DaemonPlan { config: &provider, ..DaemonPlan::default() });
     daemon.switch_on("compat_api");
     let token = daemon.tokens_for(&["compat.chat.create"], 1).remove(0);
     let home = directory();

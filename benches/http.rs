@@ -1,9 +1,9 @@
 //! What the daemon costs over HTTP, in one run: calls that policy denies because agents may only look around, decided and durable, next to a
-//! bare axum route that answers a JSON body with JSON, and the same asked by a program that would run it itself; how soon the daemon is ready on existing state; its memory when idle; and how soon
-//! the command says its version.
+//! bare axum route that answers a JSON body with JSON, and the same asked by a program that would run it itself; how soon the daemon is ready
+//! on existing state; its memory when idle; and how soon the command says its version, and decides as a hook.
 //!
-//! Both servers are processes of their own, asked by the same load over the same number of connections, in turns. The programs are taken from
-//! the directory of the `dist` profile, which `make bench` builds first. A missed target ends the program with an error.
+//! Both servers are processes of their own, asked by the same load over the same number of connections, in turns. The programs are those
+//! that this profile built, which `make bench` does first. A missed target ends the program with an error.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@
 )]
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::SocketAddr,
     process::{Child, Command, Stdio},
     sync::{
@@ -44,7 +44,6 @@ fn main() {
         return serve_bare();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let version = version();
     let mut daemon = Daemon::start();
     let idle = resident_after_a_rest(&daemon);
     let (bare, bare_address) = bare();
@@ -59,6 +58,7 @@ fn main() {
         asked.push(runtime.block_on(load(daemon.local(), &hooks, StatusCode::OK)));
     }
     end(bare);
+    let (version, hook) = started(&daemon, tokens.first().unwrap());
     let records = daemon.stop();
     let ready = ready_times(&mut daemon);
     let (floor, denied, asked) = (middle(floor), middle(denied), middle(asked));
@@ -69,6 +69,7 @@ fn main() {
     println!("ready on existing state  {:>9.1} ms, median of {}", millis(median(ready.clone())), ready.len());
     println!("idle memory              {:>9.1} MB", idle as f64 / 1_024.0);
     println!("palyra --version         {:>9.1} ms", millis(version));
+    println!("palyra hook claude-code  {:>9.1} ms, decided and durable", millis(hook));
     judge(&[
         ("denied calls ≥ 15 % of a bare route", share >= 15.0),
         ("ready ≤ 200 ms", median(ready) <= Duration::from_millis(200)),
@@ -186,13 +187,25 @@ fn end(mut child: Child) {
     child.wait().unwrap();
 }
 
-fn version() -> Duration {
-    let times = (0..31).map(|_| {
-        palyra_benches::time(|| {
-            Command::new(program("palyra")).arg("--version").stdout(Stdio::null()).status().unwrap()
-        })
-    });
-    median(times.collect())
+/// How long the command takes to say its version, and to decide as a hook, in turns.
+fn started(daemon: &Daemon, token: &str) -> (Duration, Duration) {
+    let asked = r#"{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls -l"},"cwd":"/"}"#;
+    let mut hook = Command::new(program("palyra"));
+    hook.args(["hook", "claude-code"]).env("PALYRA_HOME", daemon.state()).env("PALYRA_TOKEN", token);
+    hook.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut version = Command::new(program("palyra"));
+    version.arg("--version").stdout(Stdio::null());
+    let (mut said, mut decided) = (Vec::new(), Vec::new());
+    for _ in 0..61 {
+        said.push(palyra_benches::time(|| version.status().unwrap()));
+        decided.push(palyra_benches::time(|| {
+            let mut child = hook.spawn().unwrap();
+            child.stdin.take().unwrap().write_all(asked.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert!(String::from_utf8_lossy(&output.stdout).contains("permissionDecision"), "{output:?}");
+        }));
+    }
+    (median(said), median(decided))
 }
 
 const BARE: &str = "PALYRA_BENCH_BARE";

@@ -1,4 +1,4 @@
-//! A daemon to measure: the program of the `dist` profile, in a process of its own, with a state directory of its own on a real disk.
+//! A daemon to measure: the program as this profile builds it, in a process of its own, with a state directory of its own on a real disk.
 //!
 //! Guarantees: no limit on the pace of a principal is in the way; the process is gone when this is.
 
@@ -27,25 +27,44 @@ pub struct Daemon {
     child: Option<Child>,
 }
 
+/// What a daemon is started with.
+pub struct DaemonPlan<'a> {
+    /// The preset in force.
+    pub preset: &'a str,
+    /// More of its configuration.
+    pub config: &'a str,
+    /// Policies beside the preset.
+    pub policies: &'a str,
+}
+
+impl Default for DaemonPlan<'_> {
+    fn default() -> Self {
+        Self { preset: "observe", config: "", policies: "" }
+    }
+}
+
 impl Daemon {
     /// Starts one on a fresh state directory, in which agents may only look around.
     #[must_use]
     pub fn start() -> Self {
-        Self::start_with("")
+        Self::start_with(&DaemonPlan::default())
     }
 
-    /// The same, with more in its configuration.
+    /// The same, by another plan.
     #[must_use]
-    pub fn start_with(more: &str) -> Self {
+    pub fn start_with(plan: &DaemonPlan<'_>) -> Self {
+        let DaemonPlan { preset, config, policies } = plan;
         let (home, control, local) = (directory(), free(), free());
         let (state, workspace) = (home.path().join("state"), home.path().join("workspace"));
         fs::create_dir(&workspace).expect("a directory");
         fs::create_dir(&state).expect("a directory");
         let config = format!(
-            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\n{CONFIG}{more}[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
+            "[listen]\ncontrol = \"{control}\"\nlocal = \"{local}\"\n{CONFIG}[policy]\npreset = \"{preset}\"\n{config}[[workspace]]\nname = \"lab\"\npath = \"{}\"\n",
             workspace.display()
         );
         fs::write(state.join("config.toml"), config).expect("a file");
+        fs::create_dir(state.join("policies")).expect("a directory");
+        fs::write(state.join("policies/measurement.cedar"), policies).expect("a file");
         let private = Command::new("chmod").args(["-R", "go="]).arg(&state).status().expect("chmod");
         assert!(private.success(), "the state directory is not private");
         let mut daemon = Self { home, control, local, child: None };
@@ -157,13 +176,13 @@ impl Drop for Daemon {
     }
 }
 
-/// A program of the `dist` profile.
+/// A program that was built by the same profile as this one.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("this program");
     // target/<profile>/deps/<this program>
-    let path = here.ancestors().nth(3).expect("a target directory").join("dist").join(name);
-    assert!(path.is_file(), "{} is not there: make dist", path.display());
+    let path = here.ancestors().nth(2).expect("a target directory").join(name);
+    assert!(path.is_file(), "{} is not there: `make bench` builds it first", path.display());
     path
 }
 
