@@ -126,6 +126,10 @@ async fn a_person_fetches_what_an_agent_made_and_overwrites_nothing() {
     let watch = lab.owner().mint_token(&token("service:watch", &["memory.read"])).await.unwrap();
     let refusal = lab.holder_of(&watch.secret).artifact(&id, &mut Vec::new()).await.unwrap_err();
     assert_eq!(refused(refusal), (404, "unknown_artifact".to_owned()));
-    assert_eq!(lab.owner().delete_artifact(&id).await.unwrap().deleted, 1);
+    // A person is not asked about what they do themselves, and it is on record.
+    let deleted = palyra(&["artifacts", "delete", &id.to_ascii_lowercase()]).await.expect(0).out;
+    assert_eq!(deleted, format!("✔ deleted {id}\n"));
     assert_eq!(records(&lab, "memory.purged").await[0]["what"]["artifact"], json!(id));
+    let gone = palyra(&["artifacts", "delete", &id]).await.expect(1).three_lines();
+    assert!(gone[0].contains(&id), "{gone:?}");
 }
