@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use palyra_api::{
+    approval::Approval,
     member::{ChangeMember, NewInvitation, SetFlag},
     token::{MintedToken, RevokeToken, RotateToken},
 };
@@ -16,7 +17,7 @@ use palyra_tests::{
     token::token,
     until,
 };
-use palyra_types::{PrincipalId, WorkspaceName, WorkspaceRole};
+use palyra_types::{PrincipalId, WorkspaceName, WorkspaceRole, id::CallId};
 use serde_json::{Value, json};
 
 fn minutes(count: u64) -> Duration {
@@ -311,6 +312,39 @@ async fn the_schedule_of_another_agent_is_out_of_reach_and_ones_own_can_be_pause
     for (kind, count) in [("cron.paused", 1), ("cron.resumed", 1), ("cron.deleted", 1)] {
         assert_eq!(records(&lab, kind).await.len(), count, "{kind}");
     }
+}
+
+/// The question about a call.
+async fn question_of(lab: &DaemonLab, call: CallId, among: usize) -> Approval {
+    asked(&lab.owner(), among).await.into_iter().find(|question| question.call == call).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_lets_a_schedule_fire_again_sees_what_fires_and_lets_nothing_else() {
+    let lab = lab();
+    let (_, robot) = robot(&lab).await;
+    let made = scheduled(&lab, &robot, each_minute("notes")).await;
+    says(&robot, "cron.pause", json!({ "job": "notes" })).await;
+    let resume = accepted(tool("cron.resume", json!({ "job": "notes" })));
+    let resuming = robot.propose(&resume, None).await.unwrap().id;
+    let question = question_of(&lab, resuming, 1).await;
+    let id = made["id"].as_str().unwrap();
+    let told = format!(
+        "cron.resume {{\"job\":\"notes\"}} (args {{\"text\":\"by notes\"}}, id {id}, missed skip, schedule agent:robot/notes, \
+         timeout_seconds 600, tool memory.put, when every 60 seconds, workspace lab)"
+    );
+    assert_eq!(question.summary, told);
+    // Another one takes its name, and what was looked at is not what would fire.
+    lab.owner().delete_schedule(id).await.unwrap();
+    let other =
+        json!({ "name": "notes", "tool": "memory.put", "args": { "text": "something else" }, "every_seconds": 60 });
+    let creating = robot.propose(&accepted(tool("cron.create", other)), None).await.unwrap().id;
+    approve(&lab.owner(), &question_of(&lab, creating, 2).await).await.unwrap();
+    over(&robot, creating).await;
+    says(&robot, "cron.pause", json!({ "job": "notes" })).await;
+    approve(&lab.owner(), &question).await.unwrap();
+    assert_eq!(over(&robot, resuming).await.refusal.unwrap().code, "approval_mismatch");
+    assert!(!the_schedule(&lab).await.enabled);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,7 @@ use palyra_gate::{
     Asker, Gate, IntendError, Performed, Performing, Petitioner, Service, ServiceIntent, ServiceOperation, ServiceOrder,
 };
 use palyra_policy::Touch;
-use palyra_schedule::{CronExpression, Every, Missed, NewJob, Owner, When, Zone, job::MOST_TIMEOUT_SECONDS};
+use palyra_schedule::{CronExpression, Every, Job, Missed, NewJob, Owner, When, Zone, job::MOST_TIMEOUT_SECONDS};
 use palyra_types::{
     Action, JsonObject, ObjectId, ObjectKind, Resource, Timestamp, ToolName, json::Limits, visible::visible,
 };
@@ -58,13 +58,14 @@ impl Service for Cron {
     }
 
     fn intend(&self, operation: &str, args: &JsonObject, asker: Asker<'_>) -> Result<ServiceIntent, IntendError> {
-        let (action, name, when) = match operation {
+        let (action, name, about) = match operation {
             "cron.create" => {
                 let create: Create = read(args)?;
                 let name =
                     ScheduleName::of(&asker.principal.to_string(), &create.name).map_err(|e| unfit(&e, e.advice()))?;
                 let when = self.check(&create, &name, asker)?;
-                (Action::CronCreate, name, Some(schedule::when(&when)))
+                let about = BTreeMap::from([(WHEN.to_owned(), schedule::when(&when))]);
+                (Action::CronCreate, name, about)
             }
             "cron.list" => {
                 let daemon = ObjectId::parse("daemon").map_err(|error| unfit(&error, error.advice()))?;
@@ -72,12 +73,16 @@ impl Service for Cron {
                 let touches = vec![Touch::Object { action: Action::CronList, resource }];
                 return Ok(ServiceIntent { touches, ..ServiceIntent::default() });
             }
-            "cron.pause" | "cron.resume" => (Action::CronPause, self.named(args, asker)?, None),
-            "cron.delete" => (Action::CronDelete, self.named(args, asker)?, None),
+            "cron.pause" => (Action::CronPause, self.named(args, asker)?.0, BTreeMap::new()),
+            // To let something fire again is to let all of it happen, and nobody approves what they do not see.
+            "cron.resume" => {
+                let (name, job) = self.named(args, asker)?;
+                (Action::CronPause, name, job.as_ref().map(fires).unwrap_or_default())
+            }
+            "cron.delete" => (Action::CronDelete, self.named(args, asker)?.0, BTreeMap::new()),
             other => return Err(IntendError::Shape(format!("schedules do not know `{other}`"))),
         };
-        let mut about = BTreeMap::from([(SCHEDULE.to_owned(), name.to_string())]);
-        about.extend(when.map(|when| ("when".to_owned(), when)));
+        let about = about.into_iter().chain([(SCHEDULE.to_owned(), name.to_string())]).collect();
         let touches = vec![Touch::Object { action, resource: name.resource() }];
         Ok(ServiceIntent { touches, about, ..ServiceIntent::default() })
     }
@@ -109,15 +114,14 @@ impl Cron {
         Ok(when)
     }
 
-    /// The schedule that is meant. One's own has to be there.
-    // SECURITY: whether that of somebody else is there is told to nobody before policy has decided.
-    fn named(&self, args: &JsonObject, asker: Asker<'_>) -> Result<ScheduleName, IntendError> {
+    /// The schedule that is meant, if it is there. One's own has to be.
+    // SECURITY: whether that of somebody else is there is told to nobody before policy has decided. What it does is part of what is decided
+    // about, and a refusal by policy tells nothing of that.
+    fn named(&self, args: &JsonObject, asker: Asker<'_>) -> Result<(ScheduleName, Option<Job>), IntendError> {
         let name = read::<Named>(args)?.read(asker)?;
-        if name.owner != asker.principal.to_string() {
-            return Ok(name);
-        }
         match self.schedule.find(&name) {
-            Ok(Some(_)) => Ok(name),
+            Ok(Some(job)) => Ok((name, Some(job))),
+            _ if name.owner != asker.principal.to_string() => Ok((name, None)),
             Ok(None) => Err(unfit(SchedulingError::Unnamed(name.to_string()), UNNAMED)),
             Err(error) => Err(unfit(&error, error.advice())),
         }
@@ -138,6 +142,15 @@ impl Cron {
                 let name = ScheduleName::read(&named.job, &proposal.principal)
                     .map_err(|error| Performed::failed(error.to_string(), error.advice()))?;
                 let job = self.schedule.named(&name).await.map_err(|error| failed(&error))?;
+                // SECURITY: since it was looked at, another one may have taken its name.
+                if operation == "cron.resume"
+                    && !fires(&job).iter().all(|(what, it)| order.work.about.get(what) == Some(it))
+                {
+                    return Err(Performed::failed(
+                        format!("the schedule `{name}` is not the one that was decided about any more"),
+                        "look at it, and resume it again",
+                    ));
+                }
                 match operation {
                     "cron.pause" => self.schedule.pause(&job, subject, (&by, "paused")).await.map(Some),
                     "cron.resume" => self.schedule.resume(&job, subject, &by).await.map(Some),
@@ -180,6 +193,21 @@ impl Cron {
         let job = made.map_err(|error| failed(&error))?;
         Ok(Performed::by_the_daemon(json!({ "schedule": schedule::told(&job) })))
     }
+}
+
+/// What happens when a schedule fires, and which one it is: a schedule is never changed, but another one may take its name.
+fn fires(job: &Job) -> BTreeMap<String, String> {
+    let what = &job.what;
+    let mut told = BTreeMap::from([
+        ("id".to_owned(), job.id.to_string()),
+        ("tool".to_owned(), what.tool.to_string()),
+        ("args".to_owned(), Value::Object(what.args.clone()).to_string()),
+        (WHEN.to_owned(), schedule::when(&what.when)),
+        ("missed".to_owned(), what.missed.to_string()),
+        ("timeout_seconds".to_owned(), what.timeout_seconds.to_string()),
+    ]);
+    told.extend(what.workspace.as_ref().map(|workspace| ("workspace".to_owned(), workspace.to_string())));
+    told
 }
 
 /// Whether the arguments fit the tool. A schema that somebody else made can take long.
@@ -305,3 +333,6 @@ const TIMEOUT_SECONDS: u32 = 600;
 
 /// What a person is shown the schedule as.
 const SCHEDULE: &str = "schedule";
+
+/// What a person is shown its times as.
+const WHEN: &str = "when";
