@@ -9,6 +9,9 @@ use palyra_api::{
 use palyra_client::ClientError;
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan, over, refused, tool},
+    facade::Facade,
+    gateway::Gateway,
+    model_server::Answer,
     services::{fired, scheduled},
     token::token,
 };
@@ -168,6 +171,38 @@ async fn posted(lab: &DaemonLab, path: &str, bearer: &str, (headers, body): (&st
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// What an agent is offered over MCP and by the facade, where these channels are listed and this rule is in force.
+async fn offered(channels: &str, rule: &str) -> [Vec<String>; 2] {
+    let config = format!("[policy]\ntool_execute_channel_allowlist = [{channels}]\n");
+    let plan = || DaemonPlan::default().policies("own.cedar", rule);
+    let gateway = Gateway::start_with(plan().config(&config)).await;
+    let listed = gateway.stateless("tools/list", &json!({}), &json!({})).await.json()["result"]["tools"].clone();
+    let facade = Facade::start_with(plan(), &config).await;
+    facade.model.will(Answer::text("nothing to do"));
+    let wanted = json!({ "model": "palyra/coder", "messages": [{ "role": "user", "content": "look around" }] });
+    assert_eq!(facade.post("/v1/chat/completions", &wanted).await.status, 200);
+    let told = facade.model.requests().last().unwrap().json();
+    let names = |tools: &Value, name: &str| -> Vec<String> {
+        let tools = tools.as_array().into_iter().flatten();
+        tools.map(|tool| tool.pointer(name).and_then(Value::as_str).unwrap().to_owned()).collect()
+    };
+    [names(&listed, "/name"), names(&told["tools"], "/function/name")]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_channel_can_never_use_is_not_offered_by_it() {
+    let nothing: [Vec<String>; 2] = [vec![], vec![]];
+    assert_eq!(offered("\"cli\"", "").await, nothing);
+    let [mcp, compat] = offered("\"mcp\"", "").await;
+    assert!(mcp.iter().any(|tool| tool == "process_run") && mcp.iter().any(|tool| tool == "fs_list"), "{mcp:?}");
+    assert_eq!(compat, nothing[0]);
+    // A rule of one's own needs no list, and what it looks at is known of no tool before it is called.
+    let rule = "@id(\"own\") @why(\"it is contained\") permit (principal, action == Palyra::Action::\"tool.execute\", \
+                resource == Palyra::Tool::\"process.run\") when { context has tier && context.tier == Palyra::Tier::\"c\" };";
+    let one = || vec!["process_run".to_owned()];
+    assert_eq!(offered("\"cli\"", rule).await, [one(), one()]);
 }
 
 /// A schedule is no way around the channel that its token is bound to.

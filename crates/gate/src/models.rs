@@ -5,7 +5,7 @@
 //! Does not: keep what was asked or answered. The record has digests and sizes.
 
 use palyra_journal::RecordKind;
-use palyra_policy::{Cause, PolicyRequest, PolicyRequestContext, Verdict};
+use palyra_policy::{PolicyRequest, PolicyRequestContext};
 use palyra_types::{Action, Resource, SecretRef, Sha256Digest, ToolMetadata, id::SessionId};
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -109,8 +109,8 @@ impl Gate {
         std::str::from_utf8(lease.value.expose()).ok().map(|text| Zeroizing::new(text.to_owned()))
     }
 
-    /// Whether somebody could be let use a tool, if its arguments, its plan and a person say so. What policy forbids whatever these are, and
-    /// what nothing permits, is not worth being offered.
+    /// Whether somebody could be let use a tool by the surface that they came in by, if its arguments, its plan and a person say so. What
+    /// policy denies whatever these are is not worth being offered.
     #[must_use]
     pub fn could(&self, by: &Petitioner, tool: &ToolMetadata) -> bool {
         let InForce { settings, policies, .. } = self.inner.in_force();
@@ -130,13 +130,7 @@ impl Gate {
             skill_id: self.skill_of(&tool.name),
             ..PolicyRequestContext::at(self.inner.clock.now())
         };
-        let decision = policies.decide(&request, &context, &settings.evaluation);
-        match (decision.verdict, &decision.cause) {
-            (Verdict::Allow | Verdict::Ask, _) => true,
-            // A rule may look at what only a call has: its program, its tier, its workspace.
-            (Verdict::Deny, Cause::NotPermitted) => tool.capabilities.iter().any(|one| one.is_sensitive()),
-            (Verdict::Deny, _) => false,
-        }
+        policies.could(&request, &context, &settings.evaluation)
     }
 
     fn skill_of(&self, tool: &palyra_types::ToolName) -> Option<palyra_types::SkillId> {

@@ -159,7 +159,9 @@ pub fn compare(before: Side<'_>, after: Side<'_>, corpus: &[(CallRequest, Policy
 /// A call in one line: who, what, with what, and what of the context bears on it.
 #[must_use]
 pub fn describe(call: &CallRequest, context: &PolicyRequestContext) -> String {
-    let plan = plan(context).map_or_else(String::new, |plan| format!(" in {plan}"));
+    let is_elsewhere = context.elsewhere && context.tier.is_none() && context.egress.is_none();
+    let plan =
+        plan(context).map_or_else(String::new, |plan| format!("{}{plan}", if is_elsewhere { " " } else { " in " }));
     let workspace = context.workspace.as_ref().map_or_else(String::new, |name| format!(" in workspace {name}"));
     format!("{} {}{plan}{workspace}", who(&call.request.principal), what(call, context))
 }

@@ -140,6 +140,27 @@ impl Decision {
         }
     }
 
+    /// Who can change what, so that it is allowed at once: what the policies that ask or forbid say of it.
+    pub fn changes(&self) -> impl Iterator<Item = &str> {
+        let by: &[Arc<PolicyInfo>] = match &self.cause {
+            Cause::Forbidden { by } => by,
+            // What permits it once approved can be as it likes while something holds it back.
+            Cause::NeedsApproval { by, held_by } => {
+                if held_by.is_empty() {
+                    by
+                } else {
+                    held_by
+                }
+            }
+            Cause::Permitted { .. }
+            | Cause::NotPermitted
+            | Cause::Failed { .. }
+            | Cause::Contradictory { .. }
+            | Cause::Malformed { .. } => &[],
+        };
+        by.iter().filter_map(|policy| policy.change.as_deref())
+    }
+
     /// The reason in one sentence.
     #[must_use]
     pub fn reason(&self) -> String {

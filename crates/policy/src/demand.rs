@@ -57,13 +57,46 @@ impl Demands {
     /// What one policy looks at.
     pub(crate) fn of(policy: &Template) -> Self {
         policy.clauses().iter().fold(Self::NONE, |demands, clause| match clause {
-            Clause::When(expr) | Clause::Unless(expr) => demands.and(of_expr(expr)),
+            Clause::When(expr) | Clause::Unless(expr) => demands.and(Self::of_condition(expr)),
         })
+    }
+
+    /// What one condition looks at.
+    pub(crate) fn of_condition(expr: &Expr) -> Self {
+        let named = |name: &str| ContextKey::parse(name).map_or(Self::ALL, |key| Self(bit(key)));
+        match expr {
+            Expr::GetAttr { expr, attr } if is_context(expr) => named(attr),
+            Expr::HasAttr { expr, attrs } if is_context(expr) => named(attrs.first()),
+            expr if is_context(expr) => Self::ALL,
+            other => {
+                children(other).into_iter().fold(Self::NONE, |demands, part| demands.and(Self::of_condition(part)))
+            }
+        }
+    }
+
+    /// These attributes.
+    pub(crate) const fn of_keys(keys: &[ContextKey]) -> Self {
+        let (mut bits, mut rest) = (0, keys);
+        while let [key, others @ ..] = rest {
+            bits |= bit(*key);
+            rest = others;
+        }
+        Self(bits)
     }
 
     /// Both.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// What both demand.
+    pub(crate) const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether the other demands all of it, too.
+    pub(crate) const fn within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
     }
 
     /// Whether this attribute is demanded.
@@ -79,16 +112,6 @@ impl Demands {
 
 const fn bit(key: ContextKey) -> u32 {
     1 << key as u32
-}
-
-fn of_expr(expr: &Expr) -> Demands {
-    let named = |name: &str| ContextKey::parse(name).map_or(Demands::ALL, |key| Demands(bit(key)));
-    match expr {
-        Expr::GetAttr { expr, attr } if is_context(expr) => named(attr),
-        Expr::HasAttr { expr, attrs } if is_context(expr) => named(attrs.first()),
-        expr if is_context(expr) => Demands::ALL,
-        other => children(other).into_iter().fold(Demands::NONE, |demands, part| demands.and(of_expr(part))),
-    }
 }
 
 #[cfg(test)]

@@ -327,6 +327,18 @@ mod tests {
     }
 
     #[test]
+    fn what_asks_says_who_can_change_that_and_what_is_permitted_or_not_known_does_not() {
+        let changes = |action, resource| ask(action, resource).changes().map(str::to_owned).collect::<Vec<_>>();
+        let own = "an owner or admin sets the posture `always_allow`, which is enough for what Palyra itself runs, or adds a rule that permits it";
+        assert_eq!(changes(Action::ToolExecute, "tool:process.run"), [own]);
+        // What holds it back counts, and not what would permit it.
+        let held = "nobody; approve the call when it asks";
+        assert_eq!(changes(Action::MemoryPurge, "memory:agent:claude"), [held]);
+        assert_eq!(changes(Action::DaemonStatus, "daemon:local"), [""; 0]);
+        assert_eq!(changes(Action::FsRead, "path:/etc/hosts"), [""; 0]);
+    }
+
+    #[test]
     fn an_action_on_the_wrong_kind_of_resource_is_denied_as_malformed() {
         let decision = ask(Action::ToolExecute, "host:example.org");
         assert_eq!(decision.verdict, Verdict::Deny);

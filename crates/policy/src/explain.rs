@@ -33,7 +33,7 @@ pub struct Explanation {
     pub near_misses: Vec<NearMiss>,
     /// The smallest rule that would permit exactly this request without asking, where a rule can.
     pub suggestion: Option<String>,
-    /// Who can change what, for a deny that no rule can lift.
+    /// Who can change what, so that it is allowed at once, as far as the policies that ask or forbid say.
     pub change: Vec<String>,
 }
 
@@ -101,13 +101,7 @@ impl Snapshot {
         Explanation {
             request: request.clone(),
             reason: decision.reason(),
-            change: match &decision.cause {
-                Cause::Forbidden { by } => by.iter().filter_map(|policy| policy.change.clone()).collect(),
-                Cause::NeedsApproval { held_by, .. } => {
-                    held_by.iter().filter_map(|policy| policy.change.clone()).collect()
-                }
-                _ => Vec::new(),
-            },
+            change: decision.changes().map(str::to_owned).collect(),
             decision,
             near_misses,
             suggestion,

@@ -16,7 +16,7 @@
 //! let context = PolicyRequestContext::at(Timestamp::parse("2026-03-02T09:30:00Z")?);
 //! let decision = engine.decide(&request, &context, &Preset::Cautious.config()?);
 //! assert_eq!(decision.verdict, Verdict::Ask);
-//! assert_eq!(decision.reason(), "the tool is allowlisted and a person is asked each time [baseline.execute-ask]");
+//! assert_eq!(decision.reason(), "the tool asks each time unless its posture is to run at once [baseline.execute-ask]");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -28,6 +28,7 @@
 //! | what a policy set must be to be loaded | [`set`], [`problem`] |
 //! | why a big set is not slow | `slice`, `demand` |
 //! | why a request was denied, and what would change that | [`explain`], [`near_miss`], `suggest` |
+//! | what is worth being offered to somebody | `prospect` |
 //! | policy tests, comparisons, formatting | [`suite`], [`compare`], [`corpus`], [`format`] |
 //! | the baseline and the presets | [`baseline`] |
 
@@ -47,6 +48,7 @@ pub mod format;
 mod literal_lint;
 pub mod near_miss;
 pub mod problem;
+mod prospect;
 mod question;
 pub mod request;
 pub mod set;

@@ -110,7 +110,8 @@ fn miss(
     None
 }
 
-fn evaluate(expr: &Expr, question: &Request, entities: &Entities) -> Result<EvalResult, String> {
+/// What a condition comes to.
+pub(crate) fn evaluate(expr: &Expr, question: &Request, entities: &Entities) -> Result<EvalResult, String> {
     let expression = Expression::from_str(&expr.to_string()).map_err(|error| error.to_string())?;
     eval_expression(question, entities, &expression).map_err(|error| error.to_string())
 }
@@ -192,6 +193,13 @@ fn hint(condition: &Expr) -> Option<String> {
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+/// Whether the scope of a policy holds for a request.
+pub(crate) fn is_about(policy: &LoadedPolicy, request: &CedarRequest<'_>) -> bool {
+    action_matches(policy, request)
+        && principal_matches(policy, request)
+        && matches!(resource_distance(policy, request), Distance::Here)
 }
 
 fn action_matches(policy: &LoadedPolicy, request: &CedarRequest<'_>) -> bool {

@@ -130,9 +130,14 @@ impl Snapshot {
         self.policies.iter().map(|policy| &policy.info)
     }
 
+    /// The policy of this Cedar id.
+    pub(crate) fn loaded(&self, id: &cedar_policy::PolicyId) -> Option<&LoadedPolicy> {
+        self.by_id.get(id).and_then(|&position| self.policies.get(position))
+    }
+
     /// What is known about the policy of this Cedar id.
     pub(crate) fn info(&self, id: &cedar_policy::PolicyId) -> Option<&Arc<PolicyInfo>> {
-        self.by_id.get(id).and_then(|&position| self.policies.get(position)).map(|policy| &policy.info)
+        self.loaded(id).map(|policy| &policy.info)
     }
 
     /// The policy at a position, as slices want it.
