@@ -16,6 +16,7 @@ use std::{
 };
 
 use palyra_api::{
+    approval::{Containment, Risk},
     call::{Call, NewCall, Output},
     mcp::{McpServer, McpSettings, McpState, McpTool, PinMcpTools},
     member::SetFlag,
@@ -196,6 +197,14 @@ async fn what_a_person_approves_names_the_server_its_command_and_the_pin() {
     for part in ["mcp.scripted", &digest, "server.py", "hello"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    let reasons = ["nobody here knows what `python3` does inside its sandbox", "it may change the workspace lab"]
+        .map(str::to_owned);
+    assert_eq!(question.risk, Risk { level: "medium".to_owned(), reasons: reasons.to_vec() });
+    let Containment { tier, writes, hosts, secrets, .. } = question.plan;
+    assert_eq!(
+        (tier.as_deref(), writes.as_str(), hosts, secrets),
+        (Some("c"), "the workspace lab, and nothing else", vec![], vec![])
+    );
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use palyra_api::{
     call::PolicyRef,
 };
 use palyra_gate::{
-    ApprovalRecord, DecisionScope, ElsewhereWork, HostPort, PendingToolApproval, ProcessWork, SkillTerms, SkillWork,
-    Work, approval::record::Pattern, plan::Plan, secret::SecretUse,
+    ApprovalRecord, DecisionScope, Deputy, ElsewhereWork, HostPort, PendingToolApproval, ProcessWork, ServiceWork,
+    SkillTerms, SkillWork, Work, approval::record::Pattern, plan::Plan, secret::SecretUse,
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_package::FileAccess;
@@ -49,6 +49,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         plan: containment(&prompt.work, &prompt.plan),
         risk: Risk { level: prompt.risk.level.to_string(), reasons: prompt.risk.reasons.clone() },
         reason: prompt.reason.clone(),
+        change: prompt.change.clone(),
         policies: prompt
             .policies
             .iter()
@@ -285,8 +286,13 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         (_, Some(SandboxTier::B)) => "whatever the daemon's user can write: tier b contains nothing",
         (_, Some(SandboxTier::A | SandboxTier::C)) => "the workspace, and nothing else",
     };
-    let writes = match work {
-        Work::Skill(work) => written_by(work, plan),
+    let deputy = match work {
+        Work::Service(ServiceWork { deputy, .. }) => deputy.as_ref(),
+        _ => None,
+    };
+    let writes = match (work, deputy) {
+        (Work::Skill(work), _) => written_by(work, plan),
+        (_, Some(deputy)) => written_by_deputy(deputy),
         _ => writes.to_owned(),
     };
     let mut hosts: Vec<String> = plan.hosts().iter().map(|host| format!("{}:{}", host.host, host.port)).collect();
@@ -296,6 +302,8 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
     if let Work::Elsewhere(work) = work {
         hosts.extend(hosts_elsewhere(work));
     }
+    hosts.extend(deputy.into_iter().flat_map(Deputy::places).map(|HostPort { host, port }| format!("{host}:{port}")));
+    let used = deputy.into_iter().flat_map(Deputy::secrets).map(ToString::to_string);
     Containment {
         tier: plan.tier().map(|tier| tier.to_string()),
         elsewhere: matches!(plan, Plan::Elsewhere),
@@ -303,8 +311,17 @@ fn containment(work: &Work, plan: &Plan) -> Containment {
         writes,
         hosts,
         only_once: work.secrets().iter().any(SecretUse::is_revealed),
-        secrets: work.secrets().iter().map(|one| visible(&one.words())).collect(),
+        secrets: work.secrets().iter().map(|one| visible(&one.words())).chain(used).collect(),
         wall_ms: plan.wall_ms(),
+    }
+}
+
+/// What a program or a server of somebody else may write.
+fn written_by_deputy(deputy: &Deputy) -> String {
+    match deputy {
+        Deputy::Program { workspace: Some(workspace), .. } => format!("the workspace {workspace}, and nothing else"),
+        Deputy::Program { workspace: None, .. } => "an empty directory of its own, and nothing else".to_owned(),
+        Deputy::Server { .. } => "whatever the server can write: nothing here contains it".to_owned(),
     }
 }
 

@@ -105,8 +105,8 @@ pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
 pub use servers::{RunningServer, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan};
 pub use service::{
-    Asker, Performed, Performing, Service, ServiceIntent, ServiceOperation, ServiceOrder, ServiceTerms, ServiceTool,
-    ServiceWork, StopSignal,
+    Asker, Deputy, Performed, Performing, Service, ServiceIntent, ServiceOperation, ServiceOrder, ServiceTerms,
+    ServiceTool, ServiceWork, StopSignal,
 };
 pub use skills::TIER_A_EXECUTOR;
 pub use tool::{

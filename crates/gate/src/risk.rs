@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::Plan,
-    tool::{Intent, Work},
+    service::{Deputy, ServiceWork},
+    tool::{HostPort, Intent, Work},
 };
 
 words! {
@@ -88,9 +89,11 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
             found.push((RiskLevel::High, format!("it sends {} bytes to {}", body.len(), work.host)));
         }
         if work.url.scheme() == Scheme::Http {
-            let why = "what it sends and gets can be read and changed on the way: the connection is not encrypted";
-            found.push((RiskLevel::High, why.to_owned()));
+            found.push((RiskLevel::High, NOT_ENCRYPTED.to_owned()));
         }
+    }
+    if let Work::Service(ServiceWork { deputy: Some(deputy), .. }) = &intent.work {
+        found.extend(of_deputy(deputy));
     }
     if let Work::Skill(work) = &intent.work
         && work.signed_by.is_none()
@@ -124,20 +127,132 @@ pub fn assess(intent: &Intent, plan: &Plan, capabilities: &BTreeSet<ToolCapabili
     Risk { level, reasons }
 }
 
+/// What is at stake where a program or a server of somebody else does it. What they do with a call is known to nobody here, so what they could
+/// do with it counts.
+fn of_deputy(deputy: &Deputy) -> Vec<(RiskLevel, String)> {
+    let mut found = Vec::new();
+    let places: Vec<String> = deputy.places().iter().map(|HostPort { host, port }| format!("{host}:{port}")).collect();
+    let places = places.join(", ");
+    match deputy {
+        Deputy::Program { program, workspace, .. } => {
+            let why = format!("nobody here knows what `{program}` does inside its sandbox");
+            found.push((RiskLevel::Medium, why));
+            if let Some(workspace) = workspace {
+                found.push((RiskLevel::Medium, format!("it may change the workspace {workspace}")));
+            }
+            if !places.is_empty() {
+                let why = format!("it may send what it is given and what it reads to {places}");
+                found.push((RiskLevel::High, why));
+            }
+        }
+        Deputy::Server { is_local: true, .. } => {
+            let why = format!("its arguments are sent to a program at {places}, which nothing here contains");
+            found.push((RiskLevel::High, why));
+        }
+        Deputy::Server { is_encrypted, .. } => {
+            found.push((RiskLevel::High, format!("its arguments leave this machine: they are sent to {places}")));
+            found.extend((!is_encrypted).then(|| (RiskLevel::High, NOT_ENCRYPTED.to_owned())));
+        }
+    }
+    let secrets = deputy.secrets().iter();
+    found.extend(secrets.map(|secret| (RiskLevel::High, format!("it uses the secret {secret}"))));
+    found
+}
+
 /// Whether an action only tells something.
 const fn reads(action: Action) -> bool {
     matches!(action, Action::MemorySearch | Action::MemoryList | Action::CronList)
 }
+
+const NOT_ENCRYPTED: &str =
+    "what it sends and gets can be read and changed on the way: the connection is not encrypted";
 
 /// Nobody reads more.
 const MOST_REASONS: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::SecretRef;
+    use palyra_types::{HostName, SecretRef, WorkspaceName};
 
     use super::*;
-    use crate::tool::Report;
+    use crate::{service::ServiceTerms, tool::Report};
+
+    /// What is at stake where this does it, and its network is held like this.
+    fn done_by(deputy: Deputy, egress: Option<EgressEnforcementMode>) -> Risk {
+        let tier = egress.is_some().then_some(SandboxTier::C);
+        let terms = ServiceTerms { tier, egress, ..ServiceTerms::default() };
+        let (service, operation, about) = ("mcp.tea".to_owned(), "brew".to_owned(), std::collections::BTreeMap::new());
+        let work = Work::Service(ServiceWork { service, operation, about, terms, deputy: Some(deputy) });
+        assess(&Intent { touches: Vec::new(), work }, &Plan::Service { terms }, &BTreeSet::new())
+    }
+
+    fn risk(level: RiskLevel, reasons: &[&str]) -> Risk {
+        Risk { level, reasons: reasons.iter().map(|&reason| reason.to_owned()).collect() }
+    }
+
+    fn at(host: &str, port: u16) -> HostPort {
+        HostPort { host: HostName::parse(host).unwrap(), port }
+    }
+
+    fn secrets() -> BTreeSet<SecretRef> {
+        ["global/tea", "global/pot"].iter().map(|secret| SecretRef::parse(secret).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_server_that_the_daemon_contains_is_as_risky_as_what_it_may_reach() {
+        let program = |workspace: Option<&str>, hosts: Vec<HostPort>, secrets| Deputy::Program {
+            program: "npx".to_owned(),
+            workspace: workspace.map(|name| WorkspaceName::parse(name).unwrap()),
+            hosts,
+            secrets,
+        };
+        let strict = Some(EgressEnforcementMode::Strict);
+        let unknown = "nobody here knows what `npx` does inside its sandbox";
+        let writes = "it may change the workspace shop";
+        assert_eq!(done_by(program(None, vec![], BTreeSet::new()), strict), risk(RiskLevel::Medium, &[unknown]));
+        assert_eq!(
+            done_by(program(Some("shop"), vec![], BTreeSet::new()), strict),
+            risk(RiskLevel::Medium, &[unknown, writes])
+        );
+        let hosts = vec![at("api.example.org", 443), at("example.com", 8443)];
+        let sends = "it may send what it is given and what it reads to api.example.org:443, example.com:8443";
+        assert_eq!(
+            done_by(program(Some("shop"), hosts, secrets()), strict),
+            risk(
+                RiskLevel::High,
+                &[sends, "it uses the secret global/pot", "it uses the secret global/tea", unknown, writes]
+            )
+        );
+        for loose in [EgressEnforcementMode::None, EgressEnforcementMode::Preflight] {
+            assert_eq!(
+                done_by(program(None, vec![], BTreeSet::new()), Some(loose)),
+                risk(RiskLevel::High, &["its network is not held back", unknown])
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_server_elsewhere_is_sent_leaves_the_machine() {
+        let server = |host: &str, (is_local, is_encrypted): (bool, bool), secrets| {
+            done_by(Deputy::Server { place: at(host, 443), is_local, is_encrypted, secrets }, None)
+        };
+        let leaves = "its arguments leave this machine: they are sent to mcp.example.org:443";
+        assert_eq!(server("mcp.example.org", (false, true), BTreeSet::new()), risk(RiskLevel::High, &[leaves]));
+        assert_eq!(
+            server("mcp.example.org", (false, false), secrets()),
+            risk(
+                RiskLevel::High,
+                &[leaves, NOT_ENCRYPTED, "it uses the secret global/pot", "it uses the secret global/tea"]
+            )
+        );
+        assert_eq!(
+            server("127.0.0.1", (true, false), BTreeSet::new()),
+            risk(
+                RiskLevel::High,
+                &["its arguments are sent to a program at 127.0.0.1:443, which nothing here contains"]
+            )
+        );
+    }
 
     #[test]
     fn using_a_secret_is_high_and_being_given_one_is_critical() {

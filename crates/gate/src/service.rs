@@ -15,8 +15,8 @@ use std::{
 use palyra_policy::Touch;
 use palyra_sandbox::StopCause;
 use palyra_types::{
-    Channel, DeviceId, EgressEnforcementMode, JsonError, JsonObject, Principal, SandboxTier, TokenId, ToolMetadata,
-    WorkspaceName, id::SessionId,
+    Channel, DeviceId, EgressEnforcementMode, JsonError, JsonObject, Principal, SandboxTier, SecretRef, TokenId,
+    ToolMetadata, WorkspaceName, id::SessionId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ use crate::{
     output::Output,
     permit::CallFacts,
     proposal::ToolProposal,
-    tool::{IntendError, Intent, Place, Tool, ToolDefinition, Work},
+    tool::{HostPort, IntendError, Intent, Place, Tool, ToolDefinition, Work},
 };
 
 /// A part of the daemon that does something for calls.
@@ -84,6 +84,59 @@ pub struct ServiceIntent {
     pub about: BTreeMap<String, String>,
     /// How it is held.
     pub terms: ServiceTerms,
+    /// Who does it, if it is not the daemon.
+    pub deputy: Option<Deputy>,
+}
+
+/// Who does the work of a service for the daemon, and what they could do with it. A person approves this, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Deputy {
+    /// A program that the daemon starts and contains. How its network is held stands in the terms.
+    Program {
+        /// What is started.
+        program: String,
+        /// The workspace that it works in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceName>,
+        /// The hosts that it may connect to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hosts: Vec<HostPort>,
+        /// The secrets that it may use.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        secrets: BTreeSet<SecretRef>,
+    },
+    /// A server that somebody else runs.
+    Server {
+        /// Where it is.
+        place: HostPort,
+        /// Whether that is this machine.
+        is_local: bool,
+        /// Whether what is sent there is encrypted.
+        is_encrypted: bool,
+        /// The secrets that it is sent.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        secrets: BTreeSet<SecretRef>,
+    },
+}
+
+impl Deputy {
+    /// Where what they are given may go.
+    #[must_use]
+    pub fn places(&self) -> &[HostPort] {
+        match self {
+            Self::Program { hosts, .. } => hosts,
+            Self::Server { place, .. } => std::slice::from_ref(place),
+        }
+    }
+
+    /// The secrets that they may use.
+    #[must_use]
+    pub const fn secrets(&self) -> &BTreeSet<SecretRef> {
+        match self {
+            Self::Program { secrets, .. } | Self::Server { secrets, .. } => secrets,
+        }
+    }
 }
 
 /// How the work of a service is held.
@@ -120,6 +173,9 @@ pub struct ServiceWork {
     /// How it is held, for its plan.
     #[serde(skip)]
     pub(crate) terms: ServiceTerms,
+    /// Who does it, if it is not the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deputy: Option<Deputy>,
 }
 
 /// An order to a service.
@@ -223,9 +279,10 @@ impl Tool for ServiceTool {
     }
 
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
-        let ServiceIntent { touches, about, terms } = self.service.intend(&self.operation, args, place.asker)?;
+        let ServiceIntent { touches, about, terms, deputy } =
+            self.service.intend(&self.operation, args, place.asker)?;
         let (service, operation) = (self.service.name().to_owned(), self.operation.clone());
-        Ok(Intent { touches, work: Work::Service(ServiceWork { service, operation, about, terms }) })
+        Ok(Intent { touches, work: Work::Service(ServiceWork { service, operation, about, terms, deputy }) })
     }
 
     fn glances(&self) -> bool {

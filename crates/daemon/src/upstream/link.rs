@@ -146,7 +146,7 @@ impl Sent {
 }
 
 /// The secrets that requests to an address are sent with.
-fn secrets(address: &Address) -> Vec<SecretRef> {
+pub(super) fn secrets(address: &Address) -> Vec<SecretRef> {
     address.bearer.iter().chain(address.headers.values()).cloned().collect()
 }
 

@@ -12,11 +12,12 @@ use std::{
 };
 
 use palyra_gate::{
-    Asker, IntendError, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms, ServiceTool,
-    Tool as GateTool, ToolDefinition,
+    Asker, Deputy, HostPort, IntendError, Performed, Performing, Service, ServiceIntent, ServiceOrder, ServiceTerms,
+    ServiceTool, Tool as GateTool, ToolDefinition,
 };
 use palyra_types::{
-    JsonError, JsonObject, SandboxTier, Sha256Digest, ToolCapability, ToolMetadata, ToolName, visible::visible,
+    HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolCapability, ToolMetadata, ToolName,
+    visible::visible,
 };
 use palyra_upstream::{Definition, Program, Reach, ServerName, ServerSection};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 
 use super::{
     Upstreams,
-    link::{Sent, Unreached},
+    link::{Sent, Unreached, secrets},
     server::Up,
 };
 
@@ -120,7 +121,8 @@ impl Service for McpService {
             terms.tier = Some(SandboxTier::C);
             terms.egress = Some(*egress);
         }
-        Ok(ServiceIntent { touches: Vec::new(), about: self.about(&offered), terms })
+        let deputy = Some(deputy(&self.section.reach));
+        Ok(ServiceIntent { touches: Vec::new(), about: self.about(&offered), terms, deputy })
     }
 
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
@@ -141,6 +143,25 @@ impl Service for McpService {
 
 fn performed(up: &Up, value: Value, failed: Option<String>) -> Performed {
     Performed { value, failed, executor: up.executor, layers: up.layers.clone() }
+}
+
+/// Who does what is called: what a person is told of what they could do with it.
+fn deputy(reach: &Reach) -> Deputy {
+    let at = |host: &HostName, port: u16| HostPort { host: host.clone(), port };
+    match reach {
+        Reach::Program(Program { command, workspace, secrets, hosts, .. }) => Deputy::Program {
+            program: command.first().cloned().unwrap_or_default(),
+            workspace: workspace.clone(),
+            hosts: hosts.iter().map(|one| at(&one.host, one.port)).collect(),
+            secrets: secrets.values().cloned().collect(),
+        },
+        Reach::Address(address) => Deputy::Server {
+            place: at(address.url.host(), address.url.port()),
+            is_local: address.url.is_local(),
+            is_encrypted: address.url.is_encrypted(),
+            secrets: secrets(address).into_iter().collect(),
+        },
+    }
 }
 
 /// The tool that is offered to the gate.
@@ -241,7 +262,51 @@ const GRACE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
+    use palyra_types::{SecretRef, WorkspaceName};
+
     use super::*;
+
+    fn deputy_of(text: &str) -> Deputy {
+        let section: ServerSection = toml::from_str(&format!("name = \"tea\"\n{text}")).unwrap();
+        deputy(&section.reach)
+    }
+
+    fn secrets_of(names: &[&str]) -> BTreeSet<SecretRef> {
+        names.iter().map(|name| SecretRef::parse(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_person_is_told_what_a_server_may_reach_and_use() {
+        let at = |host: &str, port: u16| HostPort { host: HostName::parse(host).unwrap(), port };
+        let program = Deputy::Program {
+            program: "npx".to_owned(),
+            workspace: WorkspaceName::parse("shop").ok(),
+            hosts: vec![at("api.example.org", 443)],
+            secrets: secrets_of(&["global/tea"]),
+        };
+        assert_eq!(
+            deputy_of(
+                "command = [\"npx\", \"tea\"]\nworkspace = \"shop\"\nhosts = [\"api.example.org:443\"]\n\
+                 secrets = { KEY = \"global/tea\" }"
+            ),
+            program
+        );
+        let server = |host: &str, port: u16, is_local: bool, is_encrypted: bool, secrets: &[&str]| Deputy::Server {
+            place: at(host, port),
+            is_local,
+            is_encrypted,
+            secrets: secrets_of(secrets),
+        };
+        assert_eq!(
+            deputy_of(
+                "url = \"https://mcp.example.org/mcp\"\nbearer = \"global/tea\"\nheaders = { x-pot = \"global/pot\" }"
+            ),
+            server("mcp.example.org", 443, false, true, &["global/pot", "global/tea"])
+        );
+        assert_eq!(deputy_of("url = \"http://127.0.0.1:9/mcp\""), server("127.0.0.1", 9, true, false, &[]));
+        let plain = "url = \"http://mcp.example.org/mcp\"\nplain_http = true";
+        assert_eq!(deputy_of(plain), server("mcp.example.org", 80, false, false, &[]));
+    }
 
     #[test]
     fn secrets_come_back_neither_as_values_nor_as_names() {

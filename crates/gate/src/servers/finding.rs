@@ -85,7 +85,7 @@ impl Asking {
             plan: None,
             decision,
             unfit: Vec::new(),
-            unlisted: None,
+            detail: None,
             posture: context.posture,
             posture_from: None,
             policy_set: policies.digest(),
