@@ -293,17 +293,20 @@ function sorted(variables) {
 }
 
 /**
- * What each policy says. The reason itself is shown where none of them is named in it.
+ * Why it asks, what each policy behind that says besides, and what would change it.
  * @param {Approval} approval
  */
-function why({ reason, policies: behind }) {
-  return [...(behind.some((policy) => reason.includes(`[${policy.id}]`)) ? [] : [exact(reason)]), policies(behind)];
+function why({ reason, change, policies: behind }) {
+  return [exact(reason), policies(behind, reason), ...(change ?? []).map((one) => element('p', {}, 'To change it: ', exact(one)))];
 }
 
-/** @param {PolicyRef[]} behind */
-function policies(behind) {
-  return element('ul', { class: 'reasons' }, ...behind.map((policy) => element('li', {},
-    exact(policy.id), ' at ', exact(policy.location), ...(absent(policy.why) ? [] : [': ', exact(policy.why)]))));
+/**
+ * @param {PolicyRef[]} behind
+ * @param {string} reason
+ */
+function policies(behind, reason) {
+  return element('ul', { class: 'reasons' }, ...behind.map((policy) => element('li', {}, exact(policy.id), ' at ', exact(policy.location),
+    ...(absent(policy.why) || reason.includes(`[${policy.id}]`) ? [] : [': ', exact(policy.why)]))));
 }
 
 /**

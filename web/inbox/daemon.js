@@ -25,7 +25,7 @@ const SILENCE_MS = 35_000;
  *   valid_until?: string }} Answered
  * @typedef {{ id: string, call: string, run: string, session: string, principal: string, on_behalf_of?: string, workspace?: string,
  *   tool: string, summary: string, args: unknown, command?: Command, files?: unknown, skill?: SkillCall, plan: Containment,
- *   risk: { level: string, reasons: string[] }, reason: string, policies: PolicyRef[], digest: string, asked_at: string,
+ *   risk: { level: string, reasons: string[] }, reason: string, change?: string[], policies: PolicyRef[], digest: string, asked_at: string,
  *   answer_by: string, answer_within_ms: number, valid_for_seconds: number, waiting: string, state: ApprovalState,
  *   answer?: Answered }} Approval
  * @typedef {{ seq: number, approvals: Approval[], more: boolean }} Approvals

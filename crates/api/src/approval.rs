@@ -64,6 +64,9 @@ pub struct Approval {
     pub risk: Risk,
     /// Why it asks.
     pub reason: String,
+    /// Who can change what, so that it does not ask any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub change: Vec<String>,
     /// The policies behind that.
     pub policies: Vec<PolicyRef>,
     /// What exactly is approved. An answer has to repeat it.

@@ -3,7 +3,6 @@
 use anstyle::Style;
 use palyra_api::{
     approval::{Answered, Approval, ApprovalState, Command, Containment, Scope, SkillCall},
-    call::PolicyRef,
     skill::SkillLimits,
 };
 use palyra_types::visible::{visible, visible_block};
@@ -259,18 +258,22 @@ impl Page<'_> {
         }
     }
 
-    /// Why a person is asked: what each policy says. The reason itself is shown where none of them is named in it.
+    /// Why a person is asked, what each policy behind that says besides, and what would change it.
     fn reason(&mut self, approval: &Approval) {
-        let mut title = "asks because";
-        let named = |policy: &PolicyRef| approval.reason.contains(&format!("[{}]", policy.id));
-        if !approval.policies.iter().any(named) {
-            self.field(std::mem::take(&mut title), &shown(&approval.reason));
-        }
+        self.field("asks because", &shown(&approval.reason));
         for policy in &approval.policies {
+            // The reason begins with what the first of them says.
+            let is_named = approval.reason.contains(&format!("[{}]", policy.id));
             let why = policy.why.as_deref().map_or_else(|| "the policy gives no `@why`".to_owned(), visible);
-            self.field(std::mem::take(&mut title), &why);
+            if !is_named {
+                self.more(&why);
+            }
             let place = (self.paint)(DIM, &format!("({})", visible(&policy.location)));
             self.more(&format!("{} {place}", (self.paint)(BOLD, &visible(&policy.id))));
+        }
+        let mut title = "to change it";
+        for change in &approval.change {
+            self.field(std::mem::take(&mut title), &shown(change));
         }
     }
 

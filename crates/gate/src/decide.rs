@@ -11,7 +11,9 @@ use palyra_policy::{
     PolicyRequestContext, PrincipalName, RequestDocument, Snapshot, Verdict,
 };
 use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunErrorKind};
-use palyra_types::{Action, EgressEnforcementMode, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata};
+use palyra_types::{
+    Action, EgressEnforcementMode, Posture, Resource, Sha256Digest, Timestamp, ToolMetadata, visible::visible,
+};
 use serde::Serialize;
 
 use crate::{
@@ -55,9 +57,9 @@ pub struct ToolDecision {
     pub posture_from: Option<PostureLayer>,
     /// The policy set that decided.
     pub policy_set: Sha256Digest,
-    /// The allowlist that the caller is not on, for a call that nothing permits.
+    /// What the reason leaves open: the allowlist that the caller is not on, for a call that nothing permits, or the posture that asks.
     #[serde(skip)]
-    pub unlisted: Option<String>,
+    pub detail: Option<String>,
 }
 
 impl ToolDecision {
@@ -66,10 +68,18 @@ impl ToolDecision {
     pub fn reason(&self) -> String {
         let first = self.decision.deciding().next();
         let reason = first.map_or_else(|| "nothing decided".to_owned(), |part| part.decision.reason());
-        match &self.unlisted {
-            Some(unlisted) => format!("{reason}: {unlisted}"),
+        match &self.detail {
+            Some(detail) => format!("{reason}: {detail}"),
             None => reason,
         }
+    }
+
+    /// Who can change what, so that it runs at once, as far as the policies behind the verdict say.
+    #[must_use]
+    pub fn changes(&self) -> Vec<String> {
+        let mut known = BTreeSet::new();
+        let all = self.decision.deciding().flat_map(|part| part.decision.changes());
+        all.filter(|change| known.insert(*change)).map(visible).collect()
     }
 
     /// The policies behind the verdict.
@@ -119,7 +129,11 @@ pub fn evaluate_tool_proposal_security(
     }
     let Some((decision, plan)) = best else { return Err(unfit) };
     let verdict = decision.verdict;
-    let unlisted = unlisted(proposal, &decision, security.config);
+    let detail = match verdict {
+        Verdict::Allow => None,
+        Verdict::Ask => posture_that_asks(&decision, &context(proposal, intent, &plan, security), security),
+        Verdict::Deny => unlisted(proposal, &decision, security.config),
+    };
     Ok(ToolDecision {
         verdict,
         approval_required: verdict == Verdict::Ask,
@@ -129,14 +143,34 @@ pub fn evaluate_tool_proposal_security(
         posture: security.posture.0,
         posture_from: security.posture.1,
         policy_set: security.policies.digest(),
-        unlisted,
+        detail,
     })
+}
+
+/// The tool's posture and where it is set, if with another one policy would not ask about the tool.
+fn posture_that_asks(
+    decision: &CallDecision,
+    context: &PolicyRequestContext,
+    security: &Security<'_>,
+) -> Option<String> {
+    let (posture, from) = security.posture;
+    let part = decision.deciding().next().filter(|part| matches!(part.request.resource, Resource::Tool(_)))?;
+    let free = PolicyRequestContext { posture: Posture::AlwaysAllow, ..context.clone() };
+    let freed = security.policies.decide(&part.request, &free, security.config);
+    let holds = match from {
+        None => "by default",
+        Some(PostureLayer::Session) => "in this session",
+        Some(PostureLayer::Agent) => "for this principal",
+        Some(PostureLayer::Workspace) => "in this workspace",
+        Some(PostureLayer::Global) => "everywhere",
+    };
+    (freed.verdict == Verdict::Allow).then(|| format!("its posture is `{posture}` {holds}"))
 }
 
 /// The allowlist that the caller is not on, if nothing permits the call: most likely that is why.
 fn unlisted(proposal: &ToolProposal, decision: &CallDecision, config: &PolicyEvaluationConfig) -> Option<String> {
     let nothing_permits = |part: &PartDecision| matches!(part.decision.cause, Cause::NotPermitted);
-    if decision.verdict != Verdict::Deny || !decision.deciding().next().is_some_and(nothing_permits) {
+    if !decision.deciding().next().is_some_and(nothing_permits) {
         return None;
     }
     let channels = &config.tool_execute_channel_allowlist;

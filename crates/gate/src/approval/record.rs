@@ -55,6 +55,9 @@ pub struct PendingToolApproval {
     pub risk: Risk,
     /// Why it asks.
     pub reason: String,
+    /// Who can change what, so that it does not ask any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub change: Vec<String>,
     /// The policies behind that.
     pub policies: Vec<Behind>,
     /// What exactly is approved.
@@ -121,6 +124,7 @@ impl PendingToolApproval {
             plan: plan.clone(),
             risk,
             reason: decision.reason(),
+            change: decision.changes(),
             policies: behind.collect(),
             digest: action.digest,
             asked_at,
