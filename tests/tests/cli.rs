@@ -255,9 +255,12 @@ fn a_question_is_shown_whole_and_answered_by_a_part_of_its_id() {
     ] {
         assert!(shown.contains(line), "{line}\n{shown}");
     }
-    let why = "the tool is allowlisted and a person is asked each time";
+    let why = "the tool asks each time unless its posture is to run at once";
     assert_eq!(shown.matches(why).count(), 1, "{shown}");
-    assert!(shown.contains(&format!("  asks because  {why}\n                baseline.execute-ask (")), "{shown}");
+    let posture = "[baseline.execute-ask]: its posture is `ask_each_time` by default";
+    let because = format!("  asks because  {why} {posture}\n                baseline.execute-ask (");
+    assert!(shown.contains(&because), "{shown}");
+    assert!(shown.contains("\n  to change it  an owner or admin sets the posture `always_allow`"), "{shown}");
     assert!(palyra(&lab, &["approvals", "list"]).expect(0).out.contains(&id));
     palyra(&lab, &["approvals", "show", "XX"]).expect(1);
     let said = palyra(&lab, &["approvals", "approve", &id[20..], "--session"]).expect(0);
@@ -481,7 +484,7 @@ fn watch_misses_nothing_while_the_daemon_is_away() {
 #[test]
 fn a_refusal_explains_itself() {
     let lab = DaemonLab::new();
-    assert_eq!(palyra(&lab, &["why"]).expect(0).out, "no call was refused or failed lately\n");
+    assert_eq!(palyra(&lab, &["why"]).expect(0).out, "nothing was refused or failed lately\n");
     let own = format!(r#"{{"command":["ls","{}"]}}"#, lab.home().display());
     let said = palyra(&lab, &["call", "process.run", "--args", &own, "--workspace", "lab", "--as-agent"]).expect(3);
     let call = said.err.split('`').nth(1).unwrap().strip_prefix("palyra explain ").unwrap();
@@ -502,6 +505,8 @@ fn what_is_not_there_is_answered_with_the_command_that_lists_what_is() {
         (&["journal", "prove", "99999"], "`palyra journal tail`"),
         (&["journal", "show", unknown], "`palyra journal tail`"),
         (&["explain", unknown], "`palyra journal tail`"),
+        (&["explain", "0"], "`palyra journal tail`"),
+        (&["explain", "99999"], "`palyra journal tail`"),
         (&["approvals", "show", unknown], "`palyra approvals list`"),
         (&["approvals", "approve", unknown], "`palyra approvals list`"),
         (&["grants", "end", unknown], "`palyra grants list`"),

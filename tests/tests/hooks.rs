@@ -36,12 +36,12 @@ use palyra_tests::{
     Faults, Plan,
     daemon::{DaemonLab, DaemonPlan, approve, asked, no, yes},
 };
-use palyra_types::{ToolName, WorkspaceName};
+use palyra_types::{Sha256Digest, ToolName, WorkspaceName};
 use serde_json::{Map, Value, json};
 
 /// What came of a hook.
 #[derive(Debug)]
-struct Ended {
+pub(crate) struct Ended {
     code: i32,
     out: String,
     err: String,
@@ -58,7 +58,7 @@ impl Ended {
     }
 
     /// The decision of a hook that did what it is for.
-    fn decided(&self) -> (String, String) {
+    pub(crate) fn decided(&self) -> (String, String) {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
         self.decision()
     }
@@ -72,7 +72,7 @@ impl Ended {
     }
 }
 
-fn fed(mut command: Command, said: &[u8]) -> Ended {
+pub(crate) fn fed(mut command: Command, said: &[u8]) -> Ended {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     // It may be gone before it has read everything.
@@ -82,14 +82,14 @@ fn fed(mut command: Command, said: &[u8]) -> Ended {
     Ended { code: ended.status.code().unwrap(), out: text(ended.stdout), err: text(ended.stderr) }
 }
 
-fn hook(lab: &DaemonLab, said: &Value) -> Ended {
+pub(crate) fn hook(lab: &DaemonLab, said: &Value) -> Ended {
     let mut command = lab.palyra();
     command.args(["hook", "claude-code"]).env("PALYRA_TOKEN", lab.agent_token());
     fed(command, said.to_string().as_bytes())
 }
 
 /// What Claude Code hands a hook before it uses a tool.
-fn before(cwd: &Path, tool: &str, input: &Value) -> Value {
+pub(crate) fn before(cwd: &Path, tool: &str, input: &Value) -> Value {
     json!({
         "session_id": "6f1d2c3e-8a1b-4c55-9d10-1f2e3d4c5b6a",
         "transcript_path": "/home/ada/.claude/projects/shop/6f1d2c3e.jsonl",
@@ -102,17 +102,17 @@ fn before(cwd: &Path, tool: &str, input: &Value) -> Value {
     })
 }
 
-fn decision(lab: &DaemonLab, tool: &str, input: &Value) -> (String, String) {
+pub(crate) fn decision(lab: &DaemonLab, tool: &str, input: &Value) -> (String, String) {
     hook(lab, &before(lab.workspace(), tool, input)).decided()
 }
 
-async fn records(lab: &DaemonLab, kind: &str) -> Vec<Record> {
+pub(crate) async fn records(lab: &DaemonLab, kind: &str) -> Vec<Record> {
     let query = RecordQuery { from: None, limit: Some(1_000) };
     let records = lab.owner().records(&query).await.unwrap().records;
     records.into_iter().filter(|record| record.kind == kind).collect()
 }
 
-fn wanted(tool: &str, args: Value) -> Authorize {
+pub(crate) fn wanted(tool: &str, args: Value) -> Authorize {
     let Value::Object(args) = args else { panic!("arguments are an object") };
     let workspace = WorkspaceName::parse("lab").ok();
     Authorize { tool: ToolName::parse(tool).unwrap(), args, cwd: None, workspace, conversation: None, on_ask: None }
@@ -271,9 +271,22 @@ async fn what_makes_no_sense_is_denied_and_blocks_nothing_else() {
         fed(command, text)
     };
     let twice = br#"{"hook_event_name":"PreToolUse","tool_name":"TodoWrite","tool_name":"Bash","tool_input":{}}"#;
-    for text in [&b""[..], b"{", b"[]", b"null", b"{}", b"\xff\xfe", twice, br#"{"hook_event_name":3}"#] {
-        assert_eq!(feed(text).decided().0, "deny", "{}", String::from_utf8_lossy(text));
+    let garbled = [&b""[..], b"{", b"[]", b"null", b"\xff\xfe", twice];
+    for text in garbled.iter().chain(&[&b"{}"[..], br#"{"hook_event_name":3}"#]) {
+        let (decision, reason) = feed(text).decided();
+        assert_eq!(decision, "deny", "{}", String::from_utf8_lossy(text));
+        assert!(reason.contains(" [record "), "{reason}");
     }
+    let decided = records(&lab, "hook.decided").await;
+    for (record, text) in decided[nonsense.len()..].iter().zip(garbled) {
+        let body = record.body.as_ref().unwrap();
+        let why = "what the hook handed over is no JSON object";
+        assert_eq!((&body["verdict"], &body["reason"]), (&json!("deny"), &json!(why)), "{body}");
+        assert_eq!((&body["principal"], &body["channel"]), (&json!("agent:local"), &json!("hook")), "{body}");
+        assert_eq!((&body["sha256"], &body["token"]), (&json!(Sha256Digest::of(text)), &unread["token"]), "{body}");
+        assert!(!body.to_string().contains("tool_name"), "what it says is not kept: {body}");
+    }
+    assert_eq!(decided.len(), nonsense.len() + garbled.len() + 2, "each left a record");
     assert!(feed(&vec![b' '; (2 << 20) + 1]).blocked().contains("longer than"));
     // Hidden characters are part of what is asked, and visible wherever it is shown.
     let (decision, _) = decision(&lab, "Bash", &json!({ "command": "ls # \u{202e}sl" }));
@@ -711,6 +724,7 @@ async fn what_cannot_be_recorded_is_denied() {
     });
     let told = lab.gate.authorize(proposal(), OnAsk::Defer).await;
     assert_eq!((told.verdict, told.code, told.record), (Verdict::Deny, "journal_unwritable", None));
+    assert_eq!(lab.gate.hook_refused(&json!({})).await.unwrap_err().code(), "journal_unwritable");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,4 +56,5 @@ mod vault_api;
 mod vault_kills;
 mod vault_use;
 mod weight;
+mod why;
 mod withdrawal;

@@ -60,6 +60,8 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/calls/{id}/explanation", "PPPPPPPPP"),
     ("POST", "/api/v1/calls/{id}/replay", "PPPPPPPPP"),
     ("POST", "/api/v1/authorize", "PPPPPPSPP"),
+    ("GET", "/api/v1/authorizations", "PPPDSPSPP"),
+    ("GET", "/api/v1/authorizations/{seq}/explanation", "PPPDSPSPP"),
     ("POST", "/hooks/claude-code", "PPPPPPSPP"),
     ("POST", "/api/v1/runs", "PPPPPPSPP"),
     ("GET", "/api/v1/runs/{id}", "PPPPPPPPP"),

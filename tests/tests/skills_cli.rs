@@ -446,7 +446,7 @@ fn why_tells_of_the_last_call_that_failed_or_was_refused_whichever_is_later() {
     }
     let good = bench.signed("good", "0.1.0", "");
     bench.palyra(&["skills", "install", &good]).expect(0);
-    assert_eq!(bench.palyra(&["why"]).expect(0).out, "no call was refused or failed lately\n");
+    assert_eq!(bench.palyra(&["why"]).expect(0).out, "nothing was refused or failed lately\n");
 
     bench.run(&["acme/endless"]).expect(1);
     // What went well is no answer to this.

@@ -1,14 +1,14 @@
-//! What another program asks before it does something itself, and what it is told.
+//! What another program asks before it does something itself, what it is told, and why.
 
 use palyra_types::{
-    ToolName, WorkspaceName,
+    Timestamp, ToolName, WorkspaceName,
     id::{ApprovalId, CallId},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::schema;
+use crate::{call::PolicyRef, policy::Reconsidered, schema};
 
 /// What another program wants to do itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -98,4 +98,79 @@ pub enum Decision {
     Ask,
     /// It may not.
     Deny,
+}
+
+/// Which decisions are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuthorizationQuery {
+    /// `refused`: only what was denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub which: Option<AuthorizationSelection>,
+    /// At most this many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// Which decisions are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthorizationSelection {
+    /// What was denied.
+    Refused,
+}
+
+/// Some decisions, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Authorizations {
+    /// The decisions: some megabytes of them at once.
+    pub authorizations: Vec<AuthorizationRecord>,
+    /// Whether there are more.
+    #[serde(default)]
+    pub more: bool,
+}
+
+/// A decision about what another program wanted to do itself, as it is on record. Known shapes of tokens are masked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AuthorizationRecord {
+    /// When it was made.
+    #[schema(value_type = schema::Time)]
+    pub at: Timestamp,
+    /// Who asked.
+    #[schema(value_type = schema::PrincipalText)]
+    pub principal: String,
+    /// The surface it came in by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// The API token that was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// What the program calls its tool, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The tool in the words of policy. Absent for what makes no proposal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Name>)]
+    pub meant: Option<ToolName>,
+    /// Its arguments; of long ones, their digest and their beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub args: Option<Value>,
+    /// What the program was told.
+    pub told: Authorization,
+}
+
+/// Why another program was told what it was told, and what would change that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AuthorizationExplanation {
+    /// The decision.
+    pub decided: AuthorizationRecord,
+    /// The policies behind it, as they stand in the set that is in force.
+    pub policies: Vec<PolicyRef>,
+    /// What policy says to the same now. Absent if policy was not asked, or what it was asked is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Reconsidered>,
 }

@@ -64,6 +64,19 @@ pub struct CallExplanation {
     pub parts: Vec<Explanation>,
 }
 
+/// What the policies that are in force say to something that was decided before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reconsidered {
+    /// What was asked, in words.
+    pub what: String,
+    /// What would be decided now.
+    pub verdict: String,
+    /// Whether the policies in force are those that decided.
+    pub same_policies: bool,
+    /// Its parts, each with its reasons.
+    pub parts: Vec<Explanation>,
+}
+
 /// Why something is allowed, asked or denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {

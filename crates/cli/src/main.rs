@@ -71,9 +71,9 @@ enum Command {
     /// See and end approvals that cover more than one call.
     #[command(subcommand)]
     Grants(commands::grants::GrantsCommand),
-    /// Explain the call that was refused or failed last.
+    /// Explain what was refused or failed last: a call, or what a hook asked about.
     Why,
-    /// Explain why a call was decided as it was, and what would change that.
+    /// Explain why a call or a hook was answered as it was, and what would change that.
     Explain(commands::why::ExplainArgs),
     /// See, verify, export and prove what happened.
     #[command(subcommand)]
@@ -111,7 +111,7 @@ enum Command {
     /// See and delete what agents remember.
     #[command(subcommand)]
     Memory(commands::memory::MemoryCommand),
-    /// See and fetch the files that agents keep.
+    /// See, fetch and delete the files that agents keep.
     #[command(subcommand)]
     Artifacts(commands::artifacts::ArtifactsCommand),
     /// See, pause, resume and delete what is scheduled.

@@ -117,7 +117,8 @@ pub(crate) fn explanation(explanation: &Explanation, terminal: &Terminal) {
     }
 }
 
-fn reason(reason: &Reason, terminal: &Terminal) {
+/// One reason, and where it stands.
+pub(crate) fn reason(reason: &Reason, terminal: &Terminal) {
     let policy = reason.policy.as_deref().map(|policy| format!(" {}", terminal.paint(BOLD, &visible(policy))));
     let place = reason.location.as_deref().map(|location| format!(" {}", place(location, terminal)));
     let title = shown(&reason.title);

@@ -6,7 +6,9 @@ use hyper::{Method, StatusCode};
 use palyra_api::{
     Health,
     approval::{Answers, Approval, ApprovalQuery, Approvals, Approve, Deny, Grants, Unlock},
-    authorize::{Asking, Authorization, Authorize, HookQuery},
+    authorize::{
+        Asking, Authorization, AuthorizationExplanation, AuthorizationQuery, Authorizations, Authorize, HookQuery,
+    },
     call::{Call, CallQuery, Calls, Cancelled, NewCall},
     console::ConsoleLink,
     device::{
@@ -120,6 +122,22 @@ impl Client {
     pub async fn authorize(&self, wanted: &Authorize) -> Result<Authorization, ClientError> {
         let wait = if wanted.on_ask == Some(Asking::Wait) { Wait::Long } else { Wait::Short };
         self.ask(Ask::post("/api/v1/authorize").json(wanted)?.wait(wait)).await
+    }
+
+    /// What other programs were told lately, newest first.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn authorizations(&self, query: &AuthorizationQuery) -> Result<Authorizations, ClientError> {
+        self.ask(Ask::get(with_query("/api/v1/authorizations", query)).wait(Wait::Long)).await
+    }
+
+    /// Why another program was told what is on record under this number.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn authorization(&self, seq: u64) -> Result<AuthorizationExplanation, ClientError> {
+        self.ask(Ask::get(format!("/api/v1/authorizations/{seq}/explanation")).wait(Wait::Long)).await
     }
 
     /// Hands on what Claude Code handed a hook, as it came, and reads the answer as it is.

@@ -15,7 +15,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use palyra_api::skill::NewSkill;
 use palyra_package::PackageId;
-use palyra_types::{Json, SecretRef, VaultScope, json::Limits, name::SecretName};
+use palyra_types::{Json, SecretRef, Sha256Digest, VaultScope, json::Limits, name::SecretName};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,7 @@ pub struct Said<T, const MOST: usize = SHORT_BODY> {
     /// What it says.
     pub said: T,
     /// The digest of its one spelling.
-    pub digest: palyra_types::Sha256Digest,
+    pub digest: Sha256Digest,
 }
 
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, MOST> {
@@ -64,8 +64,46 @@ impl FromRequest<Arc<App>> for Heard {
         authorise::again(app, &parts)?;
         match object_in(&bytes, FACADE_BODY)?.into_value() {
             Value::Object(said) => Ok(Self(said)),
-            _ => Err(Failure::bad_request("the body is no JSON object")),
+            _ => Err(no_object()),
         }
+    }
+}
+
+/// What a hook hands over: a JSON object, or why it is none.
+pub struct Handed(pub Result<Map<String, Value>, Garbled>);
+
+/// Something that is no JSON object.
+pub struct Garbled {
+    /// Why it is none. The words may quote it.
+    pub failure: Failure,
+    /// The digest of what came, if all of it did.
+    pub sha256: Option<Sha256Digest>,
+}
+
+impl FromRequest<Arc<App>> for Handed {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        let is_json = is_json(request.headers());
+        let (parts, body) = request.into_parts();
+        let came = read(body, LONGEST_BODY, BODY_PATIENCE).await;
+        authorise::again(app, &parts)?;
+        let bytes = match came {
+            Ok(bytes) => bytes,
+            Err(failure) => return Ok(Self(Err(Garbled { failure, sha256: None }))),
+        };
+        let object = if is_json { object_in(&bytes, LONGEST_BODY).map(Json::into_value) } else { Err(not_json()) };
+        Ok(Self(match object {
+            Ok(Value::Object(said)) => Ok(said),
+            Ok(_) => Err(Garbled::of(no_object(), &bytes)),
+            Err(failure) => Err(Garbled::of(failure, &bytes)),
+        }))
+    }
+}
+
+impl Garbled {
+    fn of(failure: Failure, bytes: &[u8]) -> Self {
+        Self { failure, sha256: Some(Sha256Digest::of(bytes)) }
     }
 }
 
@@ -144,7 +182,7 @@ fn object_in(bytes: &[u8], most: usize) -> Result<Json, Failure> {
     let json = Json::parse(bytes, limits)
         .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
     // serde would read an array as an object whose keys are left out.
-    if json.value().is_object() { Ok(json) } else { Err(Failure::bad_request("the body is no JSON object")) }
+    if json.value().is_object() { Ok(json) } else { Err(no_object()) }
 }
 
 /// A JSON body that holds a value or a passphrase: wiped once it was read, and never quoted.
@@ -181,7 +219,7 @@ impl<const MOST: usize> FromRequest<Arc<App>> for Sealed<MOST> {
         // serde would read an array as an object whose keys are left out.
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => Ok(Self(bytes)),
-            _ => Err(Failure::bad_request("the body is no JSON object")),
+            _ => Err(no_object()),
         }
     }
 }
@@ -276,6 +314,10 @@ async fn read(body: Body, most: usize, patience: Duration) -> Result<Vec<u8>, Fa
 /// The refusal of a body that is too long.
 pub(crate) fn too_large(most: usize) -> Failure {
     Failure::new("too_large", format!("this body may have {most} bytes"), "send less")
+}
+
+fn no_object() -> Failure {
+    Failure::bad_request("the body is no JSON object")
 }
 
 fn not_json() -> Failure {

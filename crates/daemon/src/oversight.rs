@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use palyra_api::call::{Call, Calls};
+use palyra_api::{
+    authorize::{AuthorizationSelection, Authorizations, Decision},
+    call::{Call, Calls},
+};
 use palyra_gate::Refusal;
 use palyra_journal::{RecordKind, state::CallState};
 use palyra_types::{Action, ObjectId, ObjectKind, Resource, SecretRef, SkillId, WorkspaceName, id::CallId};
+use serde::Serialize;
 
-use crate::{app::App, caller::Caller, failure::Failure, proposing::known};
+use crate::{app::App, caller::Caller, failure::Failure, hooks::recorded::Recorded, proposing::known};
 
 /// Whether they may read what is journalled.
 ///
@@ -111,11 +115,11 @@ pub async fn calls_in(app: &App, state: CallState, most: usize) -> Result<Calls,
     let mut page = Page::new(most);
     for row in app.store.calls_in(state).await? {
         if page.is_full() {
-            return Ok(page.with_more());
+            return Ok(Calls { calls: page.told, more: true });
         }
         page.add(known(app, row.call).await?);
     }
-    Ok(page.whole())
+    Ok(Calls { calls: page.told, more: false })
 }
 
 /// The calls that were refused last, newest first, as many as fit a page. Looks back only so far.
@@ -132,53 +136,77 @@ pub async fn refused_last(app: &App, most: usize) -> Result<Calls, Failure> {
         let headings = app.store.subjects(from, usize::try_from(before - from).unwrap_or_default()).await?;
         for (_, kind, subject) in headings.iter().rev().filter(|(seq, ..)| *seq < before) {
             let over = matches!(kind, RecordKind::ToolDecided | RecordKind::ApprovalResolved);
-            let Some(id) = subject.call.filter(|id| over && !page.has(*id)) else { continue };
+            let is_told = |id: CallId| page.told.iter().any(|call: &Call| call.id == id);
+            let Some(id) = subject.call.filter(|id| over && !is_told(*id)) else { continue };
             let call = known(app, id).await?;
             // Whoever withdrew a call was not refused anything.
             if call.refusal.as_ref().is_none_or(|refusal| refusal.code == "cancelled") {
                 continue;
             }
             if page.is_full() {
-                return Ok(page.with_more());
+                return Ok(Calls { calls: page.told, more: true });
             }
             page.add(call);
         }
         before = from;
     }
-    Ok(page.whole())
+    Ok(Calls { calls: page.told, more: false })
 }
 
-/// Calls that are told together.
-struct Page {
-    calls: Vec<Call>,
+/// The last decisions about what other programs wanted to do themselves, newest first, as many as fit a page. Looks back only so far.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub async fn authorizations_last(
+    app: &App,
+    which: Option<AuthorizationSelection>,
+    most: usize,
+) -> Result<Authorizations, Failure> {
+    let mut page = Page::new(most);
+    let mut before = app.hub.size();
+    let oldest = before.saturating_sub(LOOK_BACK);
+    while before > oldest {
+        let from = before.saturating_sub(LOOKED_AT).max(oldest);
+        let headings = app.store.subjects(from, usize::try_from(before - from).unwrap_or_default()).await?;
+        let decided = |seq: u64, kind: RecordKind| seq < before && kind == RecordKind::HookDecided;
+        for (seq, ..) in headings.into_iter().rev().filter(|(seq, kind, _)| decided(*seq, *kind)) {
+            let Some(Recorded { decided, .. }) = Recorded::find(app, seq).await? else { continue };
+            let is_wanted = match which {
+                Some(AuthorizationSelection::Refused) => decided.told.decision == Decision::Deny,
+                None => true,
+            };
+            if !is_wanted {
+                continue;
+            }
+            if page.is_full() {
+                return Ok(Authorizations { authorizations: page.told, more: true });
+            }
+            page.add(decided);
+        }
+        before = from;
+    }
+    Ok(Authorizations { authorizations: page.told, more: false })
+}
+
+/// What is told together.
+struct Page<T> {
+    told: Vec<T>,
     most: usize,
     bytes: usize,
 }
 
-impl Page {
+impl<T: Serialize> Page<T> {
     const fn new(most: usize) -> Self {
-        Self { calls: Vec::new(), most, bytes: 0 }
+        Self { told: Vec::new(), most, bytes: 0 }
     }
 
     const fn is_full(&self) -> bool {
-        self.calls.len() >= self.most || self.bytes > PAGE_BYTES
+        self.told.len() >= self.most || self.bytes > PAGE_BYTES
     }
 
-    fn has(&self, id: CallId) -> bool {
-        self.calls.iter().any(|call| call.id == id)
-    }
-
-    fn add(&mut self, call: Call) {
-        self.bytes += serde_json::to_vec(&call).map_or(0, |told| told.len());
-        self.calls.push(call);
-    }
-
-    fn whole(self) -> Calls {
-        Calls { calls: self.calls, more: false }
-    }
-
-    fn with_more(self) -> Calls {
-        Calls { calls: self.calls, more: true }
+    fn add(&mut self, one: T) {
+        self.bytes += serde_json::to_vec(&one).map_or(0, |text| text.len());
+        self.told.push(one);
     }
 }
 
@@ -189,11 +217,11 @@ const ONLY: &str = "daemon";
 
 const DEFAULT_PAGE: usize = 100;
 
-/// How many records are looked at for calls that were refused.
+/// How many records are looked at for what was refused.
 const LOOK_BACK: u64 = 20_000;
 
 /// How many of them at once.
 const LOOKED_AT: u64 = 256;
 
-/// How many bytes of calls are told at once, more or less.
+/// How many bytes of calls or decisions are told at once, more or less.
 const PAGE_BYTES: usize = 4 << 20;

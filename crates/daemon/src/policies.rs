@@ -5,15 +5,15 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use palyra_api::policy::{CallExplanation, Flip, Replay, ReplayReport};
+use palyra_api::policy::{CallExplanation, Flip, Reconsidered, Replay, ReplayReport};
 use palyra_gate::{config::PresetChoice, skills::WasmPluginRunnerPolicy};
-use palyra_journal::{RecordKind, StoredRecord};
+use palyra_journal::{RecordKind, StoredRecord, state::CallRow};
 use palyra_policy::{
     CallRequest, PolicyEvaluationConfig, PolicyRequestContext, RequestDocument, Snapshot, SourceFile, Verdict,
     builtin_tools,
     compare::{Change, Side, compare, describe},
 };
-use palyra_types::id::CallId;
+use palyra_types::{Timestamp, id::CallId};
 use serde::Deserialize;
 
 use crate::{
@@ -128,25 +128,40 @@ fn put_in_force(app: &App) -> Result<Arc<Config>, Failure> {
 pub async fn explain(app: &App, id: CallId) -> Result<CallExplanation, Failure> {
     let missing = || Failure::not_found(format!("there is no call {id}"));
     let row = app.store.call(id).await?.ok_or_else(missing)?;
-    let records = story::opening(app.store.as_ref(), &row).await?;
-    let decided = records.iter().find(|record| record.record.kind == RecordKind::ToolDecided);
-    let asked = decided.and_then(recorded);
-    let Some(asked) = asked else {
+    let Some(Asked { posed, verdict: decided, reason }) = asked_about(app, &row).await? else {
         let message = format!("policy was not asked about the call {id}, or what it was asked was erased");
         return Err(Failure::new("not_found", message, format!("`palyra journal show {id}` tells what refused it")));
     };
+    let Reconsidered { what, verdict, same_policies, parts } = reconsider(app, &posed);
+    Ok(CallExplanation { call: id, what, decided, reason, verdict, same_policies, parts })
+}
+
+/// What policy was asked about a call, if it was and that is still known.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub async fn posed_about(app: &App, id: CallId) -> Result<Option<Posed>, Failure> {
+    let Some(row) = app.store.call(id).await? else { return Ok(None) };
+    Ok(asked_about(app, &row).await?.map(|asked| asked.posed))
+}
+
+async fn asked_about(app: &App, row: &CallRow) -> Result<Option<Asked>, Failure> {
+    let records = story::opening(app.store.as_ref(), row).await?;
+    Ok(records.iter().find(|record| record.record.kind == RecordKind::ToolDecided).and_then(recorded))
+}
+
+/// What the policies in force say to something that policy was asked before.
+#[must_use]
+pub fn reconsider(app: &App, posed: &Posed) -> Reconsidered {
     let snapshot = app.gate.engine().snapshot();
-    let parts = snapshot.explain_call(&asked.call, &asked.context, &app.gate.evaluation());
+    let parts = snapshot.explain_call(&posed.call, &posed.context, &app.gate.evaluation());
     let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
-    Ok(CallExplanation {
-        call: id,
-        what: describe(&asked.call, &asked.context),
-        decided: asked.decided.verdict,
-        reason: asked.reason,
+    Reconsidered {
+        what: describe(&posed.call, &posed.context),
         verdict: verdict.to_string(),
-        same_policies: asked.decided.policy_set == snapshot.digest().to_string(),
+        same_policies: posed.policy_set == snapshot.digest().to_string(),
         parts: parts.iter().map(explanation::told).collect(),
-    })
+    }
 }
 
 /// Tries a candidate on what was decided before.
@@ -263,7 +278,7 @@ impl Findings {
     fn compare(&mut self, one: Asked, call: CallId, Sides { before, after }: &Sides) {
         self.tried += 1;
         let (before, after) = (Side { set: &before.0, config: &before.1 }, Side { set: &after.0, config: &after.1 });
-        for flip in compare(before, after, &[(one.call, one.context)]).flips {
+        for flip in compare(before, after, &[(one.posed.call, one.posed.context)]).flips {
             let key = (flip.change, flip.who.clone(), flip.what.clone(), flip.plan.clone().unwrap_or_default());
             if let Some(known) = self.flips.get_mut(&key) {
                 known.times += 1;
@@ -296,11 +311,26 @@ impl Findings {
     }
 }
 
-/// What policy was asked, as a record tells it.
-struct Asked {
+/// What policy was asked, and which policies decided it.
+pub struct Posed {
     call: CallRequest,
     context: PolicyRequestContext,
-    decided: DecisionForm,
+    policy_set: String,
+}
+
+impl Posed {
+    /// What a record says that policy was asked, at this time, if it can be read.
+    #[must_use]
+    pub fn read(request: &RequestDocument, at: Timestamp, policy_set: String) -> Option<Self> {
+        let (call, context) = request.read(at, &builtin_tools().ok()?).ok()?;
+        Some(Self { call, context, policy_set })
+    }
+}
+
+/// What policy was asked and said, as a record tells it.
+struct Asked {
+    posed: Posed,
+    verdict: String,
     reason: String,
 }
 
@@ -330,9 +360,9 @@ fn was_not_asked(record: &StoredRecord) -> bool {
 }
 
 fn recorded(record: &StoredRecord) -> Option<Asked> {
-    let form: DecidedForm = serde_json::from_str(record.body.as_deref()?).ok()?;
-    let (call, context) = form.request.read(record.record.time(), &builtin_tools().ok()?).ok()?;
-    Some(Asked { call, context, decided: form.decision, reason: form.reason })
+    let DecidedForm { request, decision, reason } = serde_json::from_str(record.body.as_deref()?).ok()?;
+    let posed = Posed::read(&request, record.record.time(), decision.policy_set)?;
+    Some(Asked { posed, verdict: decision.verdict, reason })
 }
 
 fn unusable(error: &palyra_policy::LoadError) -> Failure {

@@ -161,6 +161,8 @@ fn table() -> Vec<(Method, &'static str, Entry)> {
         (get.clone(), "/api/v1/calls/{id}/explanation", own),
         (post.clone(), "/api/v1/calls/{id}/replay", own),
         (post.clone(), "/api/v1/authorize", proposing),
+        (get.clone(), "/api/v1/authorizations", journal),
+        (get.clone(), "/api/v1/authorizations/{seq}/explanation", journal),
         (post.clone(), "/hooks/claude-code", proposing),
         (post.clone(), "/api/v1/runs", proposing),
         (get.clone(), "/api/v1/runs/{id}", own),

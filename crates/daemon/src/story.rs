@@ -2,6 +2,8 @@
 //!
 //! A call's story is read from its first two records, its last one and its question, however much lies between them.
 
+use std::fmt;
+
 use palyra_api::call::{Call, CallLogLine, CallState as Told, Decided, PolicyRef, Proposed, Receipt, Refused};
 use palyra_gate::{Completed, Refusal, RefusalRecord, skills::LogLine};
 use palyra_journal::{
@@ -159,10 +161,9 @@ fn add(call: &mut Call, record: &StoredRecord) {
 }
 
 fn proposed(form: ProposedForm, at: Timestamp) -> Proposed {
-    let principal = form.principal;
     Proposed {
         at,
-        principal: format!("{}:{}", principal.kind, principal.id),
+        principal: form.principal.to_string(),
         tool: form.tool,
         args: form.args,
         workspace: form.workspace,
@@ -198,7 +199,7 @@ fn decided(form: DecidedForm) -> Decided {
 fn unanswered(form: ResolvedForm) -> Option<Refused> {
     let (code, message, help) = match form.state.as_str() {
         "denied" => {
-            let by = form.by.map_or_else(|| "somebody".to_owned(), |by| format!("{}:{}", by.kind, by.id));
+            let by = form.by.map_or_else(|| "somebody".to_owned(), |by| by.to_string());
             let message = form.message.map(|message| format!(": {message}")).unwrap_or_default();
             ("denied_by_person", format!("{by} said no{message}"), "do not try the same again")
         }
@@ -232,10 +233,17 @@ struct ProposedForm {
     channel: Option<String>,
 }
 
+/// Somebody, as records name them.
 #[derive(Deserialize)]
-struct PrincipalForm {
+pub(crate) struct PrincipalForm {
     kind: String,
     id: String,
+}
+
+impl fmt::Display for PrincipalForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.id)
+    }
 }
 
 #[derive(Deserialize)]

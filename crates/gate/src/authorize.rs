@@ -25,7 +25,7 @@ use crate::{
     conduct::{Hitch, Judged},
     decide::{ToolDecision, recorded_request},
     gate::{Gate, Inner, internal},
-    proposal::{ProposalDocument, ToolProposal},
+    proposal::{LONGEST_REFUSED, ProposalDocument, ToolProposal},
     refusal::{CancelCause, Refusal},
 };
 
@@ -98,12 +98,15 @@ impl Gate {
         self.inner.tell(RecordKind::HookTold, body).await
     }
 
-    /// Records that another program was refused something that could not be read, so that there is nothing to decide about.
+    /// Records that another program was refused something that could not be read, so that there is nothing to decide about. The number of the
+    /// record is returned.
     ///
     /// # Errors
     /// When it cannot be recorded.
-    pub async fn hook_refused(&self, body: &impl Serialize) -> Result<(), Refusal> {
-        self.inner.tell(RecordKind::HookDecided, body).await
+    pub async fn hook_refused(&self, body: &impl Serialize) -> Result<u64, Refusal> {
+        let record = self.inner.record(RecordKind::HookDecided, Subject::default(), body)?;
+        let committed = self.inner.commit(vec![record], Vec::new()).await?;
+        committed.last().map(|(seq, _)| seq).ok_or_else(|| internal("no record was written"))
     }
 
     /// Has a person asked, as about any call, and waits.
@@ -242,19 +245,8 @@ impl Authorized {
             }
             _ => None,
         };
-        let (reason, help) = (refusal.to_string(), Some(help(refusal)));
+        let (reason, help) = (refusal.to_string(), Some(refusal.advice()));
         Self { reason, policies, help, approval, ..Self::plain(Verdict::Deny, refusal.code()) }
-    }
-}
-
-/// What would change it. There is no call that could be explained.
-fn help(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Denied(decision) if decision.policies().iter().all(|policy| policy.change.is_none()) => {
-            "`palyra journal show` of the record has the request, and `palyra policy explain` says which rule allows it"
-                .to_owned()
-        }
-        refusal => refusal.advice(),
     }
 }
 
@@ -264,6 +256,8 @@ struct Told<'a> {
     verdict: Verdict,
     code: &'a str,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     policies: &'a [PolicyId],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -285,6 +279,7 @@ impl<'a> Told<'a> {
             verdict: told.verdict,
             code: told.code,
             reason: &told.reason,
+            advice: told.help.as_deref(),
             policies: &told.policies,
             policy_set: None,
             input_sha256: proposal.args.digest(),
@@ -306,7 +301,10 @@ impl<'a> Told<'a> {
             inner.clock.now(),
         );
         self.policy_set = Some(judged.decision.policy_set);
-        self.request = (!judged.proposal.is_too_long_to_refuse()).then_some(request);
+        // What is put to policy may be short where the arguments are not: it names a file, and not what is written there.
+        let is_short = || serde_json::to_vec(&request).is_ok_and(|text| text.len() <= LONGEST_REFUSED);
+        let is_kept = !judged.proposal.is_too_long_to_refuse() || is_short();
+        self.request = is_kept.then_some(request);
         Ok(self)
     }
 }

@@ -230,7 +230,7 @@ impl ProposalDocument {
 }
 
 /// The longest arguments, in bytes, that are kept whole for a call that does not run.
-const LONGEST_REFUSED: usize = 16 << 10;
+pub(crate) const LONGEST_REFUSED: usize = 16 << 10;
 
 /// How many characters of longer ones are kept.
 const BEGINNING: usize = 512;

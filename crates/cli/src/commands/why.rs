@@ -1,13 +1,18 @@
-//! `palyra why` and `palyra explain CALL`: why a call was refused, failed or was decided as it was, and what would change that.
+//! `palyra why` and `palyra explain ID`: why a call was refused, failed or was decided as it was, and what would change that. The same for what
+//! other programs wanted to do themselves, which is known by the number of its record.
 
 use clap::Args;
 use palyra_api::{
-    call::{Call, CallQuery, CallSelection, Receipt},
+    authorize::{AuthorizationExplanation, AuthorizationQuery, AuthorizationRecord, AuthorizationSelection, Decision},
+    call::{Call, CallQuery, CallSelection, PolicyRef, Receipt},
     journal::{Record, RecordQuery},
-    policy::{CallExplanation, Explanation},
+    policy::{CallExplanation, Explanation, Reason},
 };
 use palyra_client::Client;
-use palyra_types::{id::CallId, visible::visible};
+use palyra_types::{
+    id::CallId,
+    visible::{visible, visible_block},
+};
 use serde_json::Value;
 
 use crate::{
@@ -22,37 +27,64 @@ use crate::{
 
 #[derive(Args)]
 pub(crate) struct ExplainArgs {
-    /// The call: its id, or the beginning or the end of the id of one that is under way or was refused lately.
-    call: String,
+    /// A call: its id, or the beginning or the end of the id of one that is under way or was refused lately. Or the number of the record of what a
+    /// hook was told.
+    #[arg(value_name = "CALL|RECORD")]
+    id: String,
 }
 
-/// Explains the call that was refused or failed last.
+/// What did not work.
+enum Setback {
+    /// A call was refused.
+    Refused(Box<Call>),
+    /// A call failed.
+    Failed(Box<Call>),
+    /// Another program was denied something; it is known by this number.
+    Denied(u64),
+}
+
+/// Explains what was refused or failed last: a call, or what another program wanted to do itself.
 pub(crate) fn why(at: &At, terminal: &Terminal) -> Outcome {
     meet(at, terminal, async |daemon| {
-        let refused = list(daemon, CallSelection::Refused, 1).await?.pop();
-        let failed = failed_last(daemon, refused.as_ref().map(|call| call.last_seq)).await?;
-        let Some(call) = failed.as_ref().or(refused.as_ref()) else {
-            if terminal.json {
-                terminal.document("why", Value::Null);
-            } else {
-                terminal.out("no call was refused or failed lately");
+        match last(daemon).await? {
+            None if terminal.json => terminal.document("why", Value::Null),
+            None => terminal.out("nothing was refused or failed lately"),
+            Some(Setback::Denied(seq)) => show_authorization(&daemon.authorization(seq).await?, terminal),
+            Some(Setback::Refused(call)) if is_by_policy(&call) => {
+                show(&daemon.explanation(call.id).await?, terminal);
             }
-            return Ok(Exit::Ok);
-        };
-        let by_policy = call.refusal.as_ref().is_some_and(|refusal| refusal.code == "denied_by_policy");
-        if by_policy {
-            let explanation = daemon.explanation(call.id).await?;
-            show(&explanation, terminal);
-        } else if terminal.json {
-            terminal.document("call", call);
-        } else {
-            outcome::call(call, terminal);
-            if let Some(receipt) = &call.receipt {
-                failure(call, receipt, terminal);
+            Some(Setback::Refused(call) | Setback::Failed(call)) => {
+                if terminal.json {
+                    terminal.document("call", &*call);
+                } else {
+                    outcome::call(&call, terminal);
+                    if let Some(receipt) = &call.receipt {
+                        failure(&call, receipt, terminal);
+                    }
+                }
             }
         }
         Ok(Exit::Ok)
     })
+}
+
+/// What did not work last.
+async fn last(daemon: &Client) -> Result<Option<Setback>, Failure> {
+    let refused = list(daemon, CallSelection::Refused, 1).await?.pop();
+    let query = AuthorizationQuery { which: Some(AuthorizationSelection::Refused), limit: Some(1) };
+    let denied = daemon.authorizations(&query).await?.authorizations.pop().and_then(|one| one.told.record);
+    let since = refused.as_ref().map(|call| call.last_seq).max(denied);
+    if let Some(call) = failed_last(daemon, since).await? {
+        return Ok(Some(Setback::Failed(Box::new(call))));
+    }
+    Ok(match (refused, denied) {
+        (Some(call), denied) if denied.is_none_or(|seq| seq < call.last_seq) => Some(Setback::Refused(Box::new(call))),
+        (_, denied) => denied.map(Setback::Denied),
+    })
+}
+
+fn is_by_policy(call: &Call) -> bool {
+    call.refusal.as_ref().is_some_and(|refusal| refusal.code == "denied_by_policy")
 }
 
 /// What happened to a call that ran, and what to do about it.
@@ -105,12 +137,23 @@ fn failed_by(record: &Record) -> Option<CallId> {
     outcome::has_failed(&receipt).then_some(call)
 }
 
-/// Explains one call.
+/// Explains one call, or one decision about what another program wanted to do itself.
 pub(crate) fn explain(args: &ExplainArgs, at: &At, terminal: &Terminal) -> Outcome {
     meet(at, terminal, async |daemon| {
-        let id = find(daemon, &args.call).await?;
-        let explanation = daemon.explanation(id).await?;
-        show(&explanation, terminal);
+        // An id has 26 characters; no record has a number that long.
+        let numbered = match args.id.trim().parse() {
+            Ok(seq) => Some(daemon.authorization(seq).await.map_err(Failure::from)),
+            Err(_) => None,
+        };
+        match numbered {
+            Some(Ok(explanation)) => show_authorization(&explanation, terminal),
+            // Digits may be a part of an id, too.
+            Some(Err(failure)) => {
+                let Ok(id) = find(daemon, &args.id).await else { return Err(failure) };
+                show(&daemon.explanation(id).await?, terminal);
+            }
+            None => show(&daemon.explanation(find(daemon, &args.id).await?).await?, terminal),
+        }
         Ok(Exit::Ok)
     })
 }
@@ -122,15 +165,79 @@ fn show(explanation: &CallExplanation, terminal: &Terminal) {
     }
     terminal.out(format!("call {}", explanation.call));
     terminal.out_rows(terminal.paint(DIM, &shown(&explanation.what)));
-    terminal.out_rows(format!("{}  then: {}", terminal.verdict_word(&explanation.decided), shown(&explanation.reason)));
-    if !explanation.same_policies {
-        let verdict = visible(&explanation.verdict);
+    then(&explanation.decided, &explanation.reason, terminal);
+    now(&explanation.verdict, explanation.same_policies, &explanation.parts, terminal);
+}
+
+/// What another program wanted to do itself, what it was told, and why.
+fn show_authorization(explanation: &AuthorizationExplanation, terminal: &Terminal) {
+    if terminal.json {
+        terminal.document("authorization.explanation", explanation);
+        return;
+    }
+    let AuthorizationExplanation { decided, policies, now: reconsidered } = explanation;
+    let told = &decided.told;
+    terminal.out(format!("record {}  {}", told.record.unwrap_or_default(), decided.at));
+    terminal.out_rows(asked_for(decided));
+    match (reconsidered, &decided.args) {
+        (Some(now), _) => terminal.out_rows(terminal.paint(DIM, &shown(&now.what))),
+        (None, Some(args)) => {
+            let text = serde_json::to_string_pretty(args).unwrap_or_else(|_| args.to_string());
+            visible_block(&text).lines().for_each(|line| terminal.out(terminal.paint(DIM, &format!("  {line}"))));
+        }
+        (None, None) => {}
+    }
+    let verdict = match told.decision {
+        Decision::Allow => "allow",
+        Decision::Ask => "ask",
+        Decision::Deny => "deny",
+    };
+    then(verdict, &told.reason, terminal);
+    // What policy denies is explained below, if it is known what policy was asked.
+    let is_explained = told.code == "denied_by_policy" && reconsidered.is_some();
+    if let Some(help) = told.help.as_ref().filter(|_| !is_explained) {
+        terminal.out_rows(format!("        help: {}", shown(help)));
+    }
+    match reconsidered {
+        Some(said) => now(&said.verdict, said.same_policies, &said.parts, terminal),
+        None => policies.iter().for_each(|policy| report::reason(&behind(policy), terminal)),
+    }
+}
+
+/// A policy that decided something, where nothing more is known about why.
+fn behind(policy: &PolicyRef) -> Reason {
+    let PolicyRef { id, location, why } = policy.clone();
+    Reason { title: "decided by".to_owned(), policy: Some(id), location: Some(location), why }
+}
+
+/// Who asked for which tool, in whose words, and how they came in.
+fn asked_for(decided: &AuthorizationRecord) -> String {
+    let what = match (&decided.tool, &decided.meant) {
+        (Some(tool), Some(meant)) if tool != meant.as_str() => format!("to use {} ({meant}) itself", visible(tool)),
+        (Some(tool), _) => format!("to use {} itself", visible(tool)),
+        (None, Some(meant)) => format!("to use {meant} itself"),
+        (None, None) => "for something that cannot be read".to_owned(),
+    };
+    let way = decided.channel.as_deref().map(|channel| format!(", by {}", visible(channel))).unwrap_or_default();
+    let token = decided.token.as_deref().map(|id| format!(", with token {}", visible(id))).unwrap_or_default();
+    format!("{} asked {what}{way}{token}", visible(&decided.principal))
+}
+
+/// What was decided then.
+fn then(verdict: &str, reason: &str, terminal: &Terminal) {
+    terminal.out_rows(format!("{}  then: {}", terminal.verdict_word(verdict), shown(reason)));
+}
+
+/// What would be decided now.
+fn now(verdict: &str, same_policies: bool, parts: &[Explanation], terminal: &Terminal) {
+    if !same_policies {
+        let verdict = visible(verdict);
         terminal.out(terminal.paint(WAIT, &format!("! the policies have changed since; now it would be: {verdict}")));
     }
     // Where something denies, nothing else is worth a word: no other rule would change it.
     let denies = |part: &&Explanation| part.verdict == "deny";
-    let all = !explanation.parts.iter().any(|part| denies(&part));
-    for part in explanation.parts.iter().filter(|part| all || denies(part)) {
+    let all = !parts.iter().any(|part| denies(&part));
+    for part in parts.iter().filter(|part| all || denies(part)) {
         report::explanation(part, terminal);
     }
 }
@@ -174,3 +281,28 @@ const ATTESTED: &str = "tool.attested";
 const LOOK_BACK: u64 = 2_000;
 /// How many of them at once.
 const LOOKED_AT: u64 = 200;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn who_asked_for_which_tool_is_told_in_one_visible_line() {
+        let told = json!({ "decision": "deny", "code": "x", "reason": "x" });
+        let line = |mut decided: Value| {
+            decided["at"] = json!("2026-03-02T09:30:00Z");
+            decided["told"] = told.clone();
+            asked_for(&serde_json::from_value(decided).unwrap())
+        };
+        let whole = json!({ "principal": "agent:local", "channel": "hook", "token": "tok-1", "tool": "Bash", "meant": "process.run" });
+        assert_eq!(line(whole), "agent:local asked to use Bash (process.run) itself, by hook, with token tok-1");
+        let same = json!({ "principal": "agent:local", "tool": "fs.read", "meant": "fs.read" });
+        assert_eq!(line(same), "agent:local asked to use fs.read itself");
+        let unread = json!({ "principal": "agent:local", "tool": "Re\u{202e}ad" });
+        assert_eq!(line(unread), "agent:local asked to use Re<U+202E>ad itself");
+        let garbled = json!({ "principal": "agent:local", "channel": "hook" });
+        assert_eq!(line(garbled), "agent:local asked for something that cannot be read, by hook");
+    }
+}

@@ -1,7 +1,7 @@
 //! Claude Code: what its hooks hand over, what its tools mean, and what it expects to be answered.
 //!
-//! Guarantees: whatever `PreToolUse` hands over is answered with a decision, and with `deny` where it makes no sense; any other event is put on
-//! record and answered with nothing, which blocks nothing.
+//! Guarantees: whatever `PreToolUse` hands over is answered with a decision, and with `deny` where it makes no sense, which is put on record
+//! without what it says; any other event is put on record and answered with nothing, which blocks nothing.
 //! Does not: know every tool there will be. One that is not known asks.
 
 use palyra_api::authorize::Asking;
@@ -15,7 +15,7 @@ use super::{
     Wanted, on_ask, pattern, proposal,
     vocabulary::{WORST, optional, shell, text},
 };
-use crate::{app::App, caller::Caller, compat::offering::function_name, failure::Failure};
+use crate::{app::App, caller::Caller, compat::offering::function_name, extract::Garbled, failure::Failure};
 
 /// Answers a hook.
 pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, asking: Option<Asking>) -> Value {
@@ -35,11 +35,20 @@ pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, askin
     }
 }
 
-/// The answer to what cannot be read.
+/// Answers what is no JSON object, and so may be a question.
+pub async fn answer_garbled(app: &App, caller: &Caller, garbled: &Garbled) -> Value {
+    let Garbled { failure, sha256 } = garbled;
+    // SECURITY: what is wrong with it is told by quoting it. Who hands it over knows it; a record would keep whatever it holds.
+    let reason = "what the hook handed over is no JSON object".to_owned();
+    let heard = Heard { sha256: *sha256, ..Heard::from(caller) };
+    put_down(app, failure, reason, heard).await
+}
+
+/// A deny with its reason, and the number of its record if it has one.
 #[must_use]
-pub fn refused(failure: &Failure) -> Value {
+pub fn denied(failure: &Failure, record: Option<u64>) -> Value {
     let help = failure.detail.help.as_deref().map(|help| format!(" ({help})")).unwrap_or_default();
-    decision("deny", &format!("Palyra: {}{help}", failure.detail.message))
+    decision("deny", &format!("Palyra: {}{help}{}", failure.detail.message, numbered(record)))
 }
 
 async fn decide(
@@ -156,8 +165,12 @@ fn told(authorized: &Authorized) -> Value {
         Verdict::Deny => "deny",
     };
     let help = help.as_deref().filter(|_| *verdict == Verdict::Deny).map(|help| format!(" ({help})"));
-    let record = record.map(|seq| format!(" [record {seq}]")).unwrap_or_default();
-    decision(word, &format!("Palyra: {reason}{}{record}", help.unwrap_or_default()))
+    decision(word, &format!("Palyra: {reason}{}{}", help.unwrap_or_default(), numbered(*record)))
+}
+
+/// The number by which a decision is known.
+fn numbered(record: Option<u64>) -> String {
+    record.map(|seq| format!(" [record {seq}]")).unwrap_or_default()
 }
 
 fn decision(word: &str, reason: &str) -> Value {
@@ -173,18 +186,20 @@ async fn heard(app: &App, caller: &Caller, said: &Map<String, Value>) {
     }
 }
 
-/// Denies what makes no proposal, and puts that on record. It is denied also where that does not work.
+/// Denies what makes no proposal.
 async fn undecided(app: &App, caller: &Caller, said: &Map<String, Value>, failure: &Failure) -> Value {
-    let body = Undecided {
-        verdict: Verdict::Deny,
-        code: &failure.detail.code,
-        reason: failure.detail.message.chars().take(LONGEST).collect(),
-        heard: Heard::by(caller, said),
-    };
-    if let Err(error) = app.gate.hook_refused(&body).await {
+    let reason = failure.detail.message.chars().take(LONGEST).collect();
+    put_down(app, failure, reason, Heard::by(caller, said)).await
+}
+
+/// Denies what cannot be decided about, and puts that on record. It is denied also where that does not work.
+async fn put_down(app: &App, failure: &Failure, reason: String, heard: Heard<'_>) -> Value {
+    let (code, advice) = (failure.detail.code.as_str(), failure.detail.help.as_deref());
+    let recorded = app.gate.hook_refused(&Undecided { verdict: Verdict::Deny, code, reason, advice, heard }).await;
+    if let Err(error) = &recorded {
         tracing::warn!(%error, "what was denied to a hook cannot be recorded");
     }
-    refused(failure)
+    denied(failure, recorded.ok())
 }
 
 /// The body of `hook.decided` about what makes no proposal.
@@ -193,6 +208,8 @@ struct Undecided<'a> {
     verdict: Verdict,
     code: &'a str,
     reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a str>,
     #[serde(flatten)]
     heard: Heard<'a>,
 }
@@ -223,15 +240,29 @@ impl<'a> Heard<'a> {
         let short =
             |name: &str| said.get(name).and_then(Value::as_str).map(|text| text.chars().take(LONGEST).collect());
         Self {
-            program: "claude-code",
-            principal: caller.principal.to_string(),
-            channel: caller.channel.as_str(),
-            token: caller.token().map(ToString::to_string),
             event: short("hook_event_name"),
             conversation: short("session_id"),
             tool: short("tool_name"),
             tool_use: short("tool_use_id"),
             sha256: serde_json::to_vec(said).map(|bytes| Sha256Digest::of(&bytes)).ok(),
+            ..Self::from(caller)
+        }
+    }
+}
+
+impl<'a> From<&'a Caller> for Heard<'a> {
+    /// Who told something, and nothing of what.
+    fn from(caller: &'a Caller) -> Self {
+        Self {
+            program: "claude-code",
+            principal: caller.principal.to_string(),
+            channel: caller.channel.as_str(),
+            token: caller.token().map(ToString::to_string),
+            event: None,
+            conversation: None,
+            tool: None,
+            tool_use: None,
+            sha256: None,
         }
     }
 }

@@ -9,9 +9,11 @@
 //! | what the tools of Claude Code mean | [`claude_code`] |
 //! | where a pattern of files leads | `pattern` |
 //! | what our own tools mean when somebody else does them | [`vocabulary`] |
+//! | what was decided before, and why | [`recorded`] |
 
 pub mod claude_code;
 mod pattern;
+pub mod recorded;
 pub mod vocabulary;
 
 use std::sync::Arc;
@@ -118,11 +120,7 @@ async fn run_of(app: &App, caller: &Caller, conversation: Option<&str>) -> Resul
 fn told(authorized: Authorized) -> Authorization {
     let Authorized { verdict, code, reason, policies, help, record, call, approval } = authorized;
     Authorization {
-        decision: match verdict {
-            Verdict::Allow => Decision::Allow,
-            Verdict::Ask => Decision::Ask,
-            Verdict::Deny => Decision::Deny,
-        },
+        decision: decision(verdict),
         code: code.to_owned(),
         reason,
         policy: policies.first().map(ToString::to_string),
@@ -131,5 +129,14 @@ fn told(authorized: Authorized) -> Authorization {
         record,
         call,
         approval,
+    }
+}
+
+/// A verdict, in the words of the wire.
+const fn decision(verdict: Verdict) -> Decision {
+    match verdict {
+        Verdict::Allow => Decision::Allow,
+        Verdict::Ask => Decision::Ask,
+        Verdict::Deny => Decision::Deny,
     }
 }

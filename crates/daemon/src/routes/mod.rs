@@ -147,6 +147,8 @@ fn described() -> (Router<Arc<App>>, openapi::OpenApi) {
         .routes(routes!(publishers::pin))
         .routes(routes!(publishers::distrust))
         .routes(routes!(hooks::authorize))
+        .routes(routes!(hooks::list))
+        .routes(routes!(hooks::explain))
         .routes(routes!(hooks::claude_code))
         .routes(routes!(mcp::list))
         .routes(routes!(mcp::show, mcp::add, mcp::remove))
