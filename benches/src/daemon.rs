@@ -198,8 +198,6 @@ fn runtime() -> tokio::runtime::Runtime {
 const CONFIG: &str = "\
 [log]
 level = \"error\"
-[policy]
-preset = \"observe\"
 [access]
 principal_per_minute = 100000000
 ";

@@ -130,6 +130,7 @@ async fn a_person_fetches_what_an_agent_made_and_overwrites_nothing() {
     let deleted = palyra(&["artifacts", "delete", &id.to_ascii_lowercase()]).await.expect(0).out;
     assert_eq!(deleted, format!("✔ deleted {id}\n"));
     assert_eq!(records(&lab, "memory.purged").await[0]["what"]["artifact"], json!(id));
-    let gone = palyra(&["artifacts", "delete", &id]).await.expect(1).three_lines();
+    let again = palyra(&["artifacts", "delete", &id]).await.expect(1);
+    let gone = again.three_lines();
     assert!(gone[0].contains(&id), "{gone:?}");
 }

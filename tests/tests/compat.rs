@@ -237,6 +237,11 @@ async fn an_agent_has_its_calls_decided_asked_about_and_done() {
     };
     assert!(told(1)["output"].to_string().contains("remember the milk"), "{}", told(1));
     assert_eq!((&told(2)["exit_code"], &told(2)["stdout"]), (&json!(0), &json!("bought\n")));
+    // Who has nobody to answer is told where somebody can.
+    let question = events.iter().find(|event| event["palyra"]["type"] == "approval.requested").unwrap();
+    let question = &question["palyra"]["approval"];
+    let place = format!("http://{}/#{}", facade.lab.local(), question["id"].as_str().unwrap());
+    assert_eq!(question["url"], json!(place));
     // And each has a receipt.
     let over = events.iter().filter(|event| event["palyra"]["type"] == "tool.over");
     for event in over {

@@ -1,6 +1,6 @@
 //! Questions and answers, from the gate's words into those of the wire.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use palyra_api::{
     approval::{
@@ -19,6 +19,12 @@ use palyra_types::{Clock, Process, SandboxTier, Timestamp, id::ApprovalId, visib
 use serde_json::{Value, json};
 
 use crate::{app::App, failure::Failure, skills};
+
+/// Where a person finds a question in the console, whose local listener is there.
+#[must_use]
+pub fn place(local: impl fmt::Display, approval: ApprovalId) -> String {
+    format!("http://{local}/#{approval}")
+}
 
 /// A question, and what came of it.
 #[must_use]

@@ -19,7 +19,7 @@ use super::{
     telling::{self, Telling, data},
     turn::{Usage, WantedCall},
 };
-use crate::{app::App, caller::Caller, failure::Failure, reply};
+use crate::{app::App, caller::Caller, failure::Failure, question, reply};
 
 /// Answers a chat with an agent.
 ///
@@ -233,7 +233,7 @@ pub fn asked(approval: &Approval, local: &str) -> Value {
     json!({
         "id": approval.id, "call": approval.call, "tool": approval.tool, "summary": approval.summary,
         "risk": approval.risk, "reason": approval.reason, "answer_by": approval.answer_by,
-        "url": format!("http://{local}/#/approvals/{}", approval.id),
+        "url": question::place(local, approval.id),
     })
 }
 

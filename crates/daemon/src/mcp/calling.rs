@@ -38,7 +38,7 @@ use crate::{
     compat::telling::{data, events},
     failure::Failure,
     proposing::{Asked, Begun},
-    reply,
+    question, reply,
 };
 
 /// Answers a request for a call: at once if it is over soon, else as a stream.
@@ -215,7 +215,7 @@ impl Attempt {
             Some(token) => {
                 self.told += 1;
                 let message = match self.question().await {
-                    Some(approval) => format!("a person is asked: {}", place(&self.app, approval)),
+                    Some(approval) => format!("a person is asked: {}", question::place(self.app.local, approval)),
                     None => format!("`{}` runs", self.call.tool),
                 };
                 let params = json!({ "progressToken": token, "progress": self.told, "message": message });
@@ -407,7 +407,7 @@ pub(super) async fn question(app: &App, call: CallId) -> Option<ApprovalId> {
 
 /// What is said about a question, and how a user is led to it.
 pub(super) fn leading(app: &App, call: &PendingCall, approval: ApprovalId) -> (String, Value) {
-    let url = place(app, approval);
+    let url = question::place(app.local, approval);
     let text = format!(
         "A person is asked whether `{}` may do this, and has not answered yet. They decide in Palyra's console ({url}; \
          `palyra open` signs in) or with `palyra approvals watch`.",
@@ -415,11 +415,6 @@ pub(super) fn leading(app: &App, call: &PendingCall, approval: ApprovalId) -> (S
     );
     let leading = json!({ "mode": "url", "message": text, "url": url });
     (text, leading)
-}
-
-/// Where a person finds a question.
-fn place(app: &App, approval: ApprovalId) -> String {
-    format!("http://{}/#{approval}", app.local)
 }
 
 fn stale() -> RpcError {
