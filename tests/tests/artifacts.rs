@@ -132,5 +132,5 @@ async fn a_person_fetches_what_an_agent_made_and_overwrites_nothing() {
     assert_eq!(records(&lab, "memory.purged").await[0]["what"]["artifact"], json!(id));
     let again = palyra(&["artifacts", "delete", &id]).await.expect(1);
     let gone = again.three_lines();
-    assert!(gone[0].contains(&id), "{gone:?}");
+    assert!(gone[1].contains(&id), "{gone:?}");
 }
