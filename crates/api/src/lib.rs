@@ -57,6 +57,3 @@ pub use document::Document;
 pub use error::{ErrorBody, ErrorDetail};
 pub use event::Event;
 pub use health::Health;
-
-/// Where the control listener is unless the configuration says otherwise.
-pub const DEFAULT_CONTROL: &str = "127.0.0.1:7718";

@@ -13,8 +13,9 @@
 //! | what a tool can do, and how freely | [`tool`] |
 //! | where it runs | [`sandbox`] |
 //! | what is run | [`process`] |
-//! | paths and hosts | [`path`], [`host`] |
+//! | paths, hosts and where HTTP is spoken | [`path`], [`host`], [`web_origin`] |
 //! | text that is safe to show to a person | [`visible`] |
+//! | types that are written as text | [`text`] |
 //! | time and randomness | [`clock`], [`entropy`] |
 //! | where the state directory is | [`home`] |
 //! | digests | [`digest`] |
@@ -37,9 +38,11 @@ pub mod process;
 pub mod registry_document;
 pub mod resource;
 pub mod sandbox;
+pub mod text;
 pub mod tool;
 pub mod vault;
 pub mod visible;
+pub mod web_origin;
 pub mod word;
 
 pub use action::Action;
@@ -61,3 +64,4 @@ pub use resource::{ObjectKind, Resource};
 pub use sandbox::{EgressEnforcementMode, SandboxTier};
 pub use tool::{Posture, ToolCapability, ToolMetadata};
 pub use vault::{SecretRef, VaultScope};
+pub use web_origin::WebOrigin;

@@ -3,14 +3,13 @@
 //! Guarantees: a scope and a secret have exactly one spelling each, so what is equal is written alike and can be compared as text.
 //! Does not: say whether there is such a secret, or who may have it. That is the vault's and policy's.
 
-use std::{borrow::Cow, fmt, str::FromStr};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
 
 use crate::{
     id::{IdError, SessionId},
     name::{NameError, PrincipalId, SecretName, SkillId, WorkspaceName},
     visible::visible,
+    written_as_text,
 };
 
 /// Where a secret belongs: whoever acts elsewhere cannot have it.
@@ -113,26 +112,6 @@ impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.scope, self.name)
     }
-}
-
-macro_rules! written_as_text {
-    ($($name:ident, $error:ident;)+) => { $(
-        impl FromStr for $name {
-            type Err = $error;
-            fn from_str(text: &str) -> Result<Self, $error> { Self::parse(text) }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> { serializer.collect_str(self) }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <Cow<'de, str>>::deserialize(deserializer)?;
-                Self::parse(&text).map_err(de::Error::custom)
-            }
-        }
-    )+ };
 }
 
 written_as_text! {

@@ -4,10 +4,8 @@
 //! key is an error. Does not: find programs or read secrets.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
-    str::FromStr,
     time::Duration,
 };
 
@@ -15,13 +13,12 @@ use http::HeaderName;
 use palyra_types::{
     EgressEnforcementMode, HostName, SecretRef, WorkspaceName,
     visible::{is_hidden, visible},
+    web_origin::port_number,
+    written_as_text,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    name::ServerName,
-    server_url::{ServerUrl, port_number},
-};
+use crate::{name::ServerName, server_url::ServerUrl};
 
 /// `[[mcp]]`: one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -381,26 +378,6 @@ impl fmt::Display for HeaderText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
-}
-
-macro_rules! written_as_text {
-    ($($name:ident, $error:ident;)+) => { $(
-        impl FromStr for $name {
-            type Err = $error;
-            fn from_str(text: &str) -> Result<Self, $error> { Self::parse(text) }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> { serializer.collect_str(self) }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <Cow<'de, str>>::deserialize(deserializer)?;
-                Self::parse(&text).map_err(de::Error::custom)
-            }
-        }
-    )+ };
 }
 
 written_as_text! {

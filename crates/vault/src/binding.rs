@@ -4,10 +4,10 @@
 //! does not name is out of reach. Refuses: headers that frame a message or name its host, and path prefixes that servers read differently.
 //! Does not: allow anything. Policy decides about every use; a binding bounds what it can allow.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt};
 
-use palyra_types::{HostName, SecretRef, Timestamp, ToolName, visible::visible};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use palyra_types::{HostName, SecretRef, Timestamp, ToolName, visible::visible, written_as_text};
+use serde::{Deserialize, Serialize};
 
 /// Where a secret may go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,27 +181,10 @@ impl fmt::Display for PathPrefix {
     }
 }
 
-macro_rules! written_as_text {
-    ($($name:ident),+) => { $(
-        impl FromStr for $name {
-            type Err = BindingError;
-            fn from_str(text: &str) -> Result<Self, BindingError> { Self::parse(text) }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> { serializer.collect_str(self) }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                Self::parse(&text).map_err(de::Error::custom)
-            }
-        }
-    )+ };
+written_as_text! {
+    Position, BindingError;
+    PathPrefix, BindingError;
 }
-
-written_as_text!(Position, PathPrefix);
 
 /// Why a binding cannot be meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
