@@ -218,6 +218,12 @@ async fn what_policy_was_not_asked_about_is_explained_with_what_to_do() {
     // What was allowed is explained, too; what is no decision is not.
     let allowed = &records(&lab, "hook.decided").await[2];
     let explained = palyra(&lab, &["explain", &allowed.seq.to_string()]).expect(0).out;
-    holds(&explained, &["✔ allow  then: permitted by ", "\n    permitted by baseline.execute-always-allow ("]);
+    holds(
+        &explained,
+        &[
+            "✔ allow  then: the tool is allowlisted and its posture is to run at once ",
+            "\n    permitted by baseline.execute-always-allow (",
+        ],
+    );
     palyra(&lab, &["explain", &(allowed.seq + 1_000).to_string()]).expect(1);
 }
