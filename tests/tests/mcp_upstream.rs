@@ -26,6 +26,7 @@ use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, over, refused, tool},
     facade::Answered,
     gateway::Gateway,
+    scripted::{Reply, Scripted},
     token::token,
     vault,
 };
@@ -481,6 +482,63 @@ async fn a_secret_is_told_by_nobody_when_a_server_says_no_with_what_it_was_sent(
     for told in [why, log] {
         assert!(!told.contains("hunter"), "{told}");
     }
+}
+
+/// A server over HTTPS with a certificate of its own, which says of its tool what it was sent.
+async fn encrypted() -> Scripted {
+    let answered =
+        |status: &str, body: &str| Reply::with(status, "content-type: application/json\r\nconnection: close\r\n", body);
+    Scripted::encrypted(&["localhost"], move |request| {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+        let sent = head.lines().find(|line| line.starts_with("authorization: "));
+        let message: Value = serde_json::from_str(body).unwrap_or_default();
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "encrypted", "version": "1" } }),
+            Some("tools/list") => {
+                json!({ "tools": [{ "name": "echo", "description": sent, "inputSchema": { "type": "object" } }] })
+            }
+            Some("tools/call") => {
+                json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
+            }
+            Some(_) if message.get("id").is_some() => {
+                let error = json!({ "code": -32_601, "message": "Method not found" });
+                let refusal = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+                return answered("200 OK", &refusal.to_string());
+            }
+            Some(_) => return answered("202 Accepted", ""),
+            None => return answered("405 Method Not Allowed", ""),
+        };
+        answered("200 OK", &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_secret_is_sent_to_a_server_whose_certificate_is_trusted_and_to_no_other() {
+    let (trusted, other) = (encrypted().await, encrypted().await);
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&roots, &trusted.certificate).unwrap();
+    let lab = lab(DaemonPlan::default().variable("SSL_CERT_FILE", &roots.path().display().to_string())).await;
+    let owner = lab.owner();
+    let (key, secret) = (SecretRef::parse_or_global("docs").unwrap(), "hunter22-tea");
+    owner.put_secret(&key, &vault::value(secret)).await.unwrap();
+    let at = |server: &Scripted| McpSettings {
+        url: Some(format!("https://localhost:{}/mcp", server.port)),
+        bearer: Some(key.clone()),
+        ..McpSettings::default()
+    };
+    let server = added(&owner, "trusted", &at(&trusted)).await;
+    assert_eq!(server.tools[0].definition[2].trim(), "authorization: Bearer ************");
+    let call = approved(&lab, tool("mcp.trusted.echo", json!({ "text": "tea" }))).await;
+    assert_eq!(said(&call), "tea");
+    let sent = format!("\r\nauthorization: Bearer {secret}\r\n");
+    assert!(trusted.requests().iter().all(|request| request.contains(&sent)), "{:?}", trusted.requests());
+    owner.add_mcp_server("other", &at(&other)).await.unwrap();
+    let server = until(&owner, "other", |one| one.state == McpState::Waiting).await;
+    let why = server.why.unwrap();
+    assert!(why.contains("certificate"), "{why}");
+    assert!(other.connections() > 0 && other.requests().is_empty(), "{:?}", other.requests());
 }
 
 fn packages() -> PathBuf {

@@ -16,7 +16,10 @@ use palyra_upstream::{
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::server::shown;
+use super::{
+    sent::{Sent, secrets},
+    server::shown,
+};
 
 /// A server that can be spoken with.
 pub(super) struct Linked {
@@ -109,47 +112,6 @@ async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: 
     }
 }
 
-/// The values of secrets that requests to a server are sent with, held for as long as it takes to find them in what it says.
-pub(super) struct Sent(Vec<Zeroizing<String>>);
-
-impl Sent {
-    /// Those of a server. A program has placeholders only.
-    pub(super) fn of(gate: &Gate, section: &ServerSection) -> Self {
-        match &section.reach {
-            Reach::Address(address) => Self::to(gate, address),
-            Reach::Program(_) => Self(Vec::new()),
-        }
-    }
-
-    fn to(gate: &Gate, address: &Address) -> Self {
-        Self::new(secrets(address).iter().filter_map(|secret| gate.provider_key(secret)))
-    }
-
-    fn new(values: impl Iterator<Item = Zeroizing<String>>) -> Self {
-        let mut values: Vec<_> = values
-            .map(|value| Zeroizing::new(value.trim().to_owned()))
-            .filter(|value| value.len() >= SHORTEST_SECRET)
-            .collect();
-        // One may be a part of another, of which nothing is to be left.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        Self(values)
-    }
-
-    /// A text with asterisks where it holds one of them.
-    pub(super) fn hide(&self, text: &str) -> String {
-        let hide = |text: String, value: &Zeroizing<String>| match text.contains(value.as_str()) {
-            true => text.replace(value.as_str(), &"*".repeat(value.len())),
-            false => text,
-        };
-        self.0.iter().fold(text.to_owned(), hide)
-    }
-}
-
-/// The secrets that requests to an address are sent with.
-pub(super) fn secrets(address: &Address) -> Vec<SecretRef> {
-    address.bearer.iter().chain(address.headers.values()).cloned().collect()
-}
-
 /// Takes secrets out of the vault for as long as it takes to send them.
 struct FromVault {
     gate: Gate,
@@ -193,22 +155,9 @@ const HTTP_EXECUTOR: &str = "mcp_http";
 
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Shorter values would be found everywhere.
-const SHORTEST_SECRET: usize = 6;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sent(values: &[&str]) -> Sent {
-        Sent::new(values.iter().map(|value| Zeroizing::new((*value).to_owned())))
-    }
-
-    #[test]
-    fn of_a_secret_that_holds_another_nothing_is_left() {
-        let hidden = sent(&["hunter22", "hunter22-tea\n", "tea"]).hide("tea: hunter22-tea, hunter22");
-        assert_eq!(hidden, "tea: ************, ********");
-    }
 
     #[test]
     fn why_a_server_cannot_be_spoken_with_holds_no_secret() {
@@ -222,6 +171,6 @@ mod tests {
             help: "not ********".to_owned(),
             stderr: Some("********".to_owned()),
         };
-        assert_eq!(unreached.without(&sent(&["hunter22"])), hidden);
+        assert_eq!(unreached.without(&Sent::these(&["hunter22"])), hidden);
     }
 }

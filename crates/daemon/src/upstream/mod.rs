@@ -9,6 +9,7 @@ mod changes;
 mod keeping;
 mod link;
 mod offering;
+mod sent;
 mod server;
 mod telling;
 

@@ -25,7 +25,8 @@ use tokio::time::Instant;
 
 use super::{
     Upstreams,
-    link::{Sent, Unreached, secrets},
+    link::Unreached,
+    sent::{Sent, secrets},
     server::Up,
 };
 
@@ -90,11 +91,10 @@ impl McpService {
         let arguments = order.proposal.args.value().as_object().cloned().unwrap_or_default();
         let called = up.client().call(&order.work.operation, arguments, left(deadline)).await;
         let sent = Sent::of(&upstreams.gate, &self.section);
-        let hide = |text: &str| sent.hide(text);
         match called {
             Ok(mut answer) => {
-                each_text(&mut answer.value, &hide);
-                let failed = answer.failed.map(|why| hide(&why));
+                sent.hide_in(&mut answer.value);
+                let failed = answer.failed.map(|why| sent.hide(&why));
                 Ok(performed(&up, answer.value, failed))
             }
             Err(error) => Err(Unreached::new(error.to_string(), error.advice()).without(&sent)),
@@ -228,22 +228,6 @@ fn digest(section: &ServerSection) -> String {
     palyra_types::json::digest_of(section).map(|digest| digest.to_string()).unwrap_or_default()
 }
 
-/// Changes every text in a value, names of members among them.
-fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
-    match value {
-        Value::String(text) => *text = change(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
-        Value::Object(members) => {
-            let said = std::mem::take(members);
-            members.extend(said.into_iter().map(|(name, mut member)| {
-                each_text(&mut member, change);
-                (change(&name), member)
-            }));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
@@ -306,13 +290,5 @@ mod tests {
         assert_eq!(deputy_of("url = \"http://127.0.0.1:9/mcp\""), server("127.0.0.1", 9, true, false, &[]));
         let plain = "url = \"http://mcp.example.org/mcp\"\nplain_http = true";
         assert_eq!(deputy_of(plain), server("mcp.example.org", 80, false, false, &[]));
-    }
-
-    #[test]
-    fn secrets_come_back_neither_as_values_nor_as_names() {
-        let mut value = json!({ "structuredContent": { "hunter22": [{ "a hunter22": 1 }, "hunter22"], "tea": null } });
-        each_text(&mut value, &|text| text.replace("hunter22", "********"));
-        let hidden = json!({ "structuredContent": { "********": [{ "a ********": 1 }, "********"], "tea": null } });
-        assert_eq!(value, hidden);
     }
 }

@@ -18,7 +18,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::link::{Linked, Sent, Unreached, reach};
+use super::{
+    link::{Linked, Unreached, reach},
+    sent::Sent,
+};
 
 /// A server.
 pub(super) struct Server {
@@ -197,6 +200,9 @@ impl Life {
 
     async fn list(&self, client: &Client) -> Result<(), ClientError> {
         let tools = client.tools(self.section.start()).await?;
+        // SECURITY: a server can say of a tool what it was sent, and agents are told of tools.
+        let sent = Sent::of(&self.gate, &self.section);
+        let tools: Vec<_> = tools.into_iter().filter_map(|tool| sent.hide_in_tool(tool)).collect();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.into());
         Ok(())
     }
