@@ -45,7 +45,7 @@ const BEFORE: usize = 200;
 fn main() {
     let (packages, bare) = (packages(), serve_bare());
     let daemon = daemon(&packages, bare);
-    let token = daemon.tokens(1).remove(0);
+    let token = daemon.tokens_for(&["calls.create", "calls.read", "mcp.call"], 1).remove(0);
     let session = session(&daemon, &token);
     let (published, bare_tool) = ("mcp_everything_echo", "mcp_bare_echo");
     let by = Through { daemon: &daemon, token: &token, session: &session };
@@ -140,7 +140,8 @@ fn put_behind(daemon: &Daemon, name: &str, settings: &McpSettings) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{server:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        let tools = server.tools.iter().filter_map(|one| Some((one.tool.clone(), one.digest?))).collect();
+        let fit = server.tools.iter().filter(|one| one.refused.is_none());
+        let tools = fit.filter_map(|one| Some((one.tool.clone(), one.digest?))).collect();
         owner.pin_mcp_tools(name, &PinMcpTools { tools }).await.unwrap();
     });
 }

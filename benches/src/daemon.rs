@@ -1,6 +1,6 @@
 //! A daemon to measure: the program as this profile builds it, in a process of its own, with a state directory of its own on a real disk.
 //!
-//! Guarantees: no limit on the pace of a principal is in the way; the process is gone when this is.
+//! Guarantees: no limit on the pace of a principal or on the calls of a run is in the way; the process is gone when this is.
 
 #![allow(clippy::disallowed_methods, reason = "it starts what is measured")]
 
@@ -141,7 +141,7 @@ impl Daemon {
     /// Mints so many tokens, each of an agent of its own and as fast as a token can be.
     #[must_use]
     pub fn tokens(&self, count: usize) -> Vec<String> {
-        self.tokens_for(&["calls.create", "calls.read", "mcp.call"], count)
+        self.tokens_for(&["calls.create", "calls.read"], count)
     }
 
     /// The same for these scopes.
@@ -194,10 +194,12 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Refused attempts are told as warnings, which would stand between the figures.
+/// Refused attempts are told as warnings, which would stand between the figures. One client calls more often than any agent does.
 const CONFIG: &str = "\
 [log]
 level = \"error\"
 [access]
 principal_per_minute = 100000000
+[budget]
+calls = 1000000
 ";
