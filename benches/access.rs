@@ -35,7 +35,7 @@ use palyra_identity::client_config;
 use palyra_types::{Principal, PrincipalId, PrincipalKind, WorkspaceRole, clock::SystemClock, entropy::SystemEntropy};
 use rustls::ClientConfig;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     floor::serve_if_told();
     let begun = Instant::now();
     let lab = Lab::open();
@@ -55,7 +55,7 @@ fn main() {
         ("10 000 malformed tokens a second are refused", malformed.refused >= ENOUGH),
         ("10 000 malformed tokens a second slow the median of others by ≤ 20 %", malformed.slowdown <= 1.2),
         ("a token among 10 000, 10 in use, is found in ≤ 1.2 times of one among 10", growth <= 1.2),
-    ]);
+    ])
 }
 
 /// A daemon, the floor, and who is known to them.

@@ -33,7 +33,7 @@ const BYTES: usize = 1 << 30;
 const EXCHANGES: usize = 300;
 const NAME: &str = "host.bench.test";
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [_, "client", what, via, target] => client(what, via, target),
@@ -111,7 +111,7 @@ fn measure() {
             "a connection by the proxy takes at most 0.5 ms more than a direct one",
             proxy_latency - direct_latency <= 0.5,
         ),
-    ]);
+    ])
 }
 
 /// What runs in the enclosure: prints one figure.

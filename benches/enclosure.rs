@@ -28,7 +28,7 @@ use serde_json::json;
 const ROUNDS: usize = 150;
 const AT_ONCE: u64 = 500;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let before = Leftovers::now();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -107,7 +107,7 @@ fn main() {
         ("500 calls at once all end", done == AT_ONCE),
         ("nothing is left of them", after == before),
         ("memory stays below 256 MB", peak() < 256 << 10),
-    ]);
+    ])
 }
 
 /// As in life, some time passes before anything is measured, whatever it is: processors rest, and the next enclosure is made.

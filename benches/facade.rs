@@ -21,7 +21,7 @@ use palyra_tests::torrent::Torrent;
 
 const ROUNDS: usize = 2_000;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let torrent = Torrent::start();
     let provider =
         format!("[[provider]]\nname = \"lab\"\nbase_url = \"{}\"\nmodels = {{ gpt = \"m\" }}\n", torrent.url());
@@ -72,7 +72,7 @@ fn main() {
             "passing the first event of a stream through adds at most 1 ms (p50)",
             added_first <= Duration::from_millis(1),
         ),
-    ]);
+    ])
 }
 
 /// A connection on which a chat is asked for again and again.

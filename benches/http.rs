@@ -39,9 +39,10 @@ const AGENTS: usize = 16;
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(1_500);
 
-fn main() {
+fn main() -> std::process::ExitCode {
     if std::env::var_os(BARE).is_some() {
-        return serve_bare();
+        serve_bare();
+        return std::process::ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut daemon = Daemon::start();
@@ -75,7 +76,7 @@ fn main() {
         ("ready ≤ 200 ms", median(ready) <= Duration::from_millis(200)),
         ("idle memory ≤ 40 MB", idle <= 40 * 1_024),
         ("--version ≤ 20 ms", version <= Duration::from_millis(20)),
-    ]);
+    ])
 }
 
 /// Asks over many connections for a while, and says how many requests were answered each second.

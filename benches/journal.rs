@@ -26,7 +26,7 @@ const ROUNDS: usize = 5;
 const SHORT: u64 = 1_000;
 const LONG: u64 = 1_000_000;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     // One worker: the journal's own thread has the other core.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -96,7 +96,7 @@ fn main() {
         ("one append is at most twice one row of raw SQLite", overhead <= 2.0),
         ("an append to 1 000 000 records is at most 1.2 times one to 1 000", growth <= 1.2),
         ("verification is at least 100 000 records/s", rate >= 100_000.0),
-    ]);
+    ])
 }
 
 fn open(directory: &Path) -> SqliteJournal {

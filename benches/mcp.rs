@@ -42,7 +42,7 @@ use serde_json::{Value, json};
 const ROUNDS: usize = 2_000;
 const BEFORE: usize = 200;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let (packages, bare) = (packages(), serve_bare());
     let daemon = daemon(&packages, bare);
     let token = daemon.tokens_for(&["calls.create", "calls.read", "mcp.call"], 1).remove(0);
@@ -86,7 +86,7 @@ fn main() {
     judge(&[
         ("a server over pipes costs ≤ 1 ms more behind the gateway (p50)", over_pipes.iter().all(|over| *over <= 1.0)),
         ("a server over HTTP costs ≤ 1 ms more behind the gateway (p50)", over_http.iter().all(|over| *over <= 1.0)),
-    ]);
+    ])
 }
 
 /// Takes each way in turn, and says how long each takes, and a sync.

@@ -48,7 +48,7 @@ use wasmtime::{
     component::{Component, ComponentType, InstancePre, Lift, Linker},
 };
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let warm = warm(&runtime);
     let crowd = crowd(&runtime);
@@ -59,7 +59,7 @@ fn main() {
         ("of 80 calls at once, the 99th of a hundred takes ≤ 10 times of the middle one", crowd <= 10.0),
         ("a call among 1 000 installed skills takes ≤ 1.2 times of one alone", among.call <= 1.2),
         ("a start with 1 000 installed skills takes ≤ 1.2 times of one with none", among.start <= 1.2),
-    ]);
+    ])
 }
 
 /// The failure of a tool, as the world has it.

@@ -25,7 +25,7 @@ use palyra_vault::{Belief, BindingTerms, Ground, NewSecret, SecretValue, Vault, 
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let growth = lookups();
     let used = uses();
     judge(&[
@@ -33,7 +33,7 @@ fn main() {
         ("a secret among 10 000, each in use, is had in ≤ 1.2 times of one among 10", growth.all <= 1.2),
         ("a request with a secret takes ≤ 0.5 ms more than one without", used.more <= 0.5),
         ("an answer to a request with a secret has ≥ 0.25 of the throughput of one without", used.share >= 0.25),
-    ]);
+    ])
 }
 
 /// How much longer a secret takes to be had among many: when the same few are in use, and when all are in turn.

@@ -16,7 +16,14 @@ use palyra_types::{
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::{app::App, caller::Caller, failure::Failure, hub::Wanted, keys::KeyInUse, story};
+use crate::{
+    app::App,
+    caller::Caller,
+    failure::Failure,
+    hub::Wanted,
+    keys::KeyInUse,
+    story::{self, Ran},
+};
 
 /// A call that is about to be proposed.
 pub struct Proposing<'a> {
@@ -138,13 +145,13 @@ impl Proposing<'_> {
         }
     }
 
-    /// Has it accepted, for a caller that waits all the same, as long as it can.
+    /// Has it accepted, for a caller that waits all the same, as long as it can. Such a caller gives no key.
     ///
     /// # Errors
     /// When it is refused at once.
     pub async fn begin(self, shared: &Arc<App>) -> Result<Begun, Failure> {
         let Self { app, proposal, holding: _holding } = self;
-        let (call, asked) = (proposal.call, Asking::of(&proposal));
+        let call = proposal.call;
         let Accepted { outcome, .. } = app.gate.submit(proposal).await.map_err(|refusal| {
             app.figures.ended(refusal.code());
             Failure::refused(&refusal, call)
@@ -155,7 +162,8 @@ impl Proposing<'_> {
             // Without a word from the gate nobody knows, and whoever waits is told so when this is dropped.
             if let Ok(outcome) = outcome.await {
                 shared.figures.ended(story::outcome_word(&outcome));
-                told.send_replace(Some(over(&shared, &asked, outcome).await));
+                let outcome = outcome.map(|completed| Arc::new(Ran::of(completed)));
+                told.send_replace(Some(outcome.map_err(|refusal| Failure::refused(&refusal, call))));
             }
         });
         Ok(Begun { call, outcome: over_once })
@@ -167,7 +175,7 @@ pub struct Begun {
     /// The call.
     pub call: CallId,
     /// What came of it, once it is over.
-    pub outcome: watch::Receiver<Option<Result<Call, Failure>>>,
+    pub outcome: watch::Receiver<Option<Result<Arc<Ran>, Failure>>>,
 }
 
 /// Who asked for which call, by which key.
@@ -191,7 +199,10 @@ impl Asking {
 /// When it was refused.
 pub async fn over(app: &App, asked: &Asking, outcome: Result<Completed, Refusal>) -> Result<Call, Failure> {
     match (outcome, &asked.key) {
-        (Ok(completed), _) => Ok(story::completed(known(app, asked.call).await?, &completed)),
+        (Ok(completed), _) => {
+            let call = story::completed(app.store.as_ref(), asked.call, &completed).await?;
+            call.ok_or_else(|| no_such_call(asked.call))
+        }
         // Another call has its key, and stands for it if it is the same.
         (Err(Refusal::KeyTaken(first)), Some(key)) => {
             used_before(app, &asked.principal, key).await?;
@@ -236,8 +247,11 @@ pub async fn again(app: &App, id: CallId, wait: bool) -> Result<Call, Failure> {
 /// # Errors
 /// When it is not, or the journal cannot be read.
 pub async fn known(app: &App, call: CallId) -> Result<Call, Failure> {
-    let known = story::of(app.store.as_ref(), call).await?;
-    known.ok_or_else(|| Failure::not_found(format!("there is no call {call}")))
+    story::of(app.store.as_ref(), call).await?.ok_or_else(|| no_such_call(call))
+}
+
+fn no_such_call(call: CallId) -> Failure {
+    Failure::not_found(format!("there is no call {call}"))
 }
 
 async fn run_of(app: &App, caller: &Caller, run: Option<RunId>) -> Result<(SessionId, RunId), Failure> {

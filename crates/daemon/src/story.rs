@@ -4,13 +4,13 @@
 
 use std::fmt;
 
-use palyra_api::call::{Call, CallLogLine, CallState as Told, Decided, PolicyRef, Proposed, Receipt, Refused};
-use palyra_gate::{Completed, Refusal, RefusalRecord, skills::LogLine};
+use palyra_api::call::{Call, CallLogLine, CallState as Told, Decided, Output, PolicyRef, Proposed, Receipt, Refused};
+use palyra_gate::{Completed, Ending, Output as GateOutput, Refusal, RefusalRecord, skills::LogLine};
 use palyra_journal::{
     JournalStore, ReadError, RecordKind, StoredRecord,
     state::{CallRow, CallState},
 };
-use palyra_types::{Timestamp, ToolName, id::CallId};
+use palyra_types::{Sha256Digest, Timestamp, ToolName, id::CallId};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -21,6 +21,25 @@ use crate::failure::Failure;
 /// # Errors
 /// When the journal cannot be read.
 pub async fn of(store: &dyn JournalStore, id: CallId) -> Result<Option<Call>, ReadError> {
+    let Some((mut call, row)) = begun(store, id).await? else { return Ok(None) };
+    if row.last_seq > row.first_seq + 1
+        && let Some(record) =
+            store.records(row.last_seq, 1).await?.into_iter().next().filter(|one| is(one, &row, row.last_seq))
+    {
+        add(&mut call, &record);
+    }
+    if call.state == Told::Ended && call.receipt.is_none() && call.refusal.is_none() {
+        call.refusal = Some(Refused {
+            code: "dropped".to_owned(),
+            message: "the records about what came of the call were dropped or erased".to_owned(),
+            help: Some("a bundle that was exported before has them".to_owned()),
+        });
+    }
+    Ok(Some(call))
+}
+
+/// A call without what came of it, and its row.
+async fn begun(store: &dyn JournalStore, id: CallId) -> Result<Option<(Call, CallRow)>, ReadError> {
     let Some(row) = store.call(id).await? else { return Ok(None) };
     let approval = store.approval_of(id).await?.map(|approval| approval.id);
     let mut call = Call {
@@ -41,20 +60,7 @@ pub async fn of(store: &dyn JournalStore, id: CallId) -> Result<Option<Call>, Re
     for record in opening(store, &row).await? {
         add(&mut call, &record);
     }
-    if row.last_seq > row.first_seq + 1
-        && let Some(record) =
-            store.records(row.last_seq, 1).await?.into_iter().next().filter(|one| is(one, &row, row.last_seq))
-    {
-        add(&mut call, &record);
-    }
-    if call.state == Told::Ended && call.receipt.is_none() && call.refusal.is_none() {
-        call.refusal = Some(Refused {
-            code: "dropped".to_owned(),
-            message: "the records about what came of the call were dropped or erased".to_owned(),
-            help: Some("a bundle that was exported before has them".to_owned()),
-        });
-    }
-    Ok(Some(call))
+    Ok(Some((call, row)))
 }
 
 /// The records of the proposal and of the decision.
@@ -72,9 +78,12 @@ fn is(record: &StoredRecord, row: &CallRow, seq: u64) -> bool {
     record.record.seq == seq && record.record.subject().call == Some(row.call)
 }
 
-/// A call that ran, as its caller is told: what came out is not masked for them.
-#[must_use]
-pub fn completed(mut call: Call, completed: &Completed) -> Call {
+/// A call that ran, if it is there, as its caller is told: what came out is not masked for them.
+///
+/// # Errors
+/// When the journal cannot be read.
+pub async fn completed(store: &dyn JournalStore, id: CallId, completed: &Completed) -> Result<Option<Call>, ReadError> {
+    let Some((mut call, _)) = begun(store, id).await? else { return Ok(None) };
     call.state = Told::Ended;
     call.last_seq = completed.receipt.seq;
     call.receipt = Some(Receipt {
@@ -83,10 +92,50 @@ pub fn completed(mut call: Call, completed: &Completed) -> Call {
         seq: completed.receipt.seq,
         hash: completed.receipt.hash,
     });
-    call.output = serde_json::to_value(&completed.output).ok().and_then(|value| serde_json::from_value(value).ok());
+    call.output = output(&completed.output);
     let line = |line: &LogLine| CallLogLine { level: line.level.to_string(), message: line.message.clone() };
     call.log = completed.log.iter().map(line).collect();
-    call
+    Ok(Some(call))
+}
+
+/// A call that ran, as far as whoever waited for it is told without looking it up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ran {
+    /// The call.
+    pub call: CallId,
+    /// How it ended.
+    pub ending: Ending,
+    /// More about how it ended.
+    pub detail: Option<String>,
+    /// What came out, not masked for its caller.
+    pub output: Option<Output>,
+    /// The number of its receipt.
+    pub seq: u64,
+    /// The hash of its receipt.
+    pub hash: Sha256Digest,
+}
+
+impl Ran {
+    /// A call that ran.
+    #[must_use]
+    pub fn of(completed: Completed) -> Self {
+        let receipt = completed.receipt;
+        Self {
+            call: receipt.attestation.call,
+            ending: receipt.attestation.ending,
+            detail: receipt.attestation.detail,
+            output: match completed.output {
+                GateOutput::Value { value } => Some(Output::Value { value }),
+                other => output(&other),
+            },
+            seq: receipt.seq,
+            hash: receipt.hash,
+        }
+    }
+}
+
+fn output(of: &GateOutput) -> Option<Output> {
+    serde_json::to_value(of).ok().and_then(|value| serde_json::from_value(value).ok())
 }
 
 /// What is answered to whoever asks again for a call that is over: the call, or the refusal once more.

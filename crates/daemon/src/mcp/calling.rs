@@ -39,6 +39,7 @@ use crate::{
     failure::Failure,
     proposing::{Asked, Begun},
     question, reply,
+    story::Ran,
 };
 
 /// Answers a request for a call: at once if it is over soon, else as a stream.
@@ -226,7 +227,7 @@ impl Attempt {
         let _ = out.send(piece).await;
     }
 
-    fn over(&mut self, outcome: Result<palyra_api::call::Call, Failure>) -> Answer {
+    fn over(&mut self, outcome: Result<Arc<Ran>, Failure>) -> Answer {
         (self.attached, self.left) = (false, true);
         self.app.mcp.pending.forget(self.call.call);
         Answer::Result(outcome::told(&outcome, &self.call.tool))

@@ -3,17 +3,19 @@
 //! Guarantees: what a tool of an MCP server said is handed on as it came; a call that was refused or failed is an error that says why, what to do
 //! and whether trying again is of any use; every result names its call and its receipt.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
-use palyra_api::call::{Call, Output};
+use palyra_api::call::Output;
 use palyra_types::{ToolName, id::CallId, visible::visible};
 use serde_json::{Map, Value, json};
 
 use super::message::RpcError;
-use crate::failure::Failure;
+use crate::{failure::Failure, story::Ran};
 
 /// The result of a call that is over.
 #[must_use]
-pub fn told(outcome: &Result<Call, Failure>, tool: &ToolName) -> Map<String, Value> {
+pub fn told(outcome: &Result<Arc<Ran>, Failure>, tool: &ToolName) -> Map<String, Value> {
     match outcome {
         Ok(call) => ran(call, tool.as_str().starts_with("mcp.")),
         Err(failure) => refused(failure),
@@ -36,28 +38,23 @@ pub fn unknown(name: &str, near: Option<&str>, call: Option<CallId>) -> RpcError
     RpcError::invalid_params(message).with(json!({ "code": "unknown_tool", "call": call, "retry": false }))
 }
 
-fn ran(call: &Call, is_upstream: bool) -> Map<String, Value> {
-    let (ending, detail) = match &call.receipt {
-        Some(receipt) => (receipt.ending(), receipt.detail()),
-        None => ("unknown", None),
-    };
-    let mut result = match &call.output {
+fn ran(call: &Ran, is_upstream: bool) -> Map<String, Value> {
+    let (output, detail) = (call.output.as_ref(), call.detail.as_deref());
+    let mut result = match output {
         Some(Output::Value { value: Value::Object(of_server) })
             if is_upstream && of_server.get("content").is_some_and(Value::is_array) =>
         {
             without_ours(of_server)
         }
-        output => match failed(output.as_ref(), detail) {
+        output => match failed(output, detail) {
             Some(error) => erroneous(&error),
-            None => own(output.as_ref(), ending, detail),
+            None => own(output, call.ending.as_str(), detail),
         },
     };
     let meta = result.entry("_meta").or_insert_with(|| json!({}));
     if let Some(meta) = meta.as_object_mut() {
-        meta.insert(CALL.to_owned(), json!(call.id));
-        if let Some(receipt) = &call.receipt {
-            meta.insert(RECEIPT.to_owned(), json!({ "seq": receipt.seq, "hash": receipt.hash }));
-        }
+        meta.insert(CALL.to_owned(), json!(call.call));
+        meta.insert(RECEIPT.to_owned(), json!({ "seq": call.seq, "hash": call.hash }));
     }
     result
 }

@@ -14,7 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use palyra_api::call::Call;
 use palyra_types::{
     Entropy, Sha256Digest, Timestamp, ToolName, WorkspaceName, entropy::NoEntropy, id::CallId, json::digest_of,
 };
@@ -22,14 +21,14 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::sessions::fresh_id;
-use crate::{caller::Shown, failure::Failure};
+use crate::{caller::Shown, failure::Failure, story::Ran};
 
 /// The calls that wait without their client.
 #[derive(Default)]
 pub struct PendingCalls(Mutex<HashMap<CallId, Arc<PendingCall>>>);
 
 /// What came of a call, once it is over.
-pub type Outcome = watch::Receiver<Option<Result<Call, Failure>>>;
+pub type Outcome = watch::Receiver<Option<Result<Arc<Ran>, Failure>>>;
 
 /// A call that is under way.
 pub struct PendingCall {

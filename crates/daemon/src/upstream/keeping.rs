@@ -1,12 +1,14 @@
 //! What is kept of MCP servers in the state directory: those that were added by command, and what is pinned of all of them.
 //!
 //! Guarantees: a change is on the disk before it is in force. What cannot be read is not replaced by nothing: then nothing is offered, and it
-//! is said why.
+//! is said why. How tools stand to what is pinned is worked out once, and anew whenever either is another.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use palyra_upstream::{KeptFile, Pins, ServerName, ServerSection, check};
+use palyra_upstream::{KeptFile, Pins, ServerName, ServerSection, Standing, check};
 use serde::{Deserialize, Serialize};
+
+use super::server::Listed;
 
 /// The two documents.
 pub(super) struct Keeping {
@@ -16,6 +18,14 @@ pub(super) struct Keeping {
     pub(super) added: Result<Vec<ServerSection>, String>,
     /// What is pinned, or why it cannot be read.
     pub(super) pinned: Result<Pins, String>,
+    known: BTreeMap<ServerName, Known>,
+}
+
+/// How the tools of a server stand, and what else than pins that was worked out from.
+struct Known {
+    section: ServerSection,
+    listed: Option<Listed>,
+    standings: Arc<[Standing]>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -38,7 +48,7 @@ impl Keeping {
             Ok(Some(document)) => Pins::parse(&document).map_err(|error| format!("{}: {error}", pins.path().display())),
             Err(error) => Err(error.to_string()),
         };
-        Self { servers, pins, added, pinned }
+        Self { servers, pins, added, pinned, known: BTreeMap::new() }
     }
 
     /// Why nothing can be offered, if that is so.
@@ -63,7 +73,31 @@ impl Keeping {
         let document = pins.document().map_err(|error| error.to_string())?;
         self.pins.replace(&document).map_err(|error| error.to_string())?;
         self.pinned = Ok(pins);
+        self.known.clear();
         Ok(())
+    }
+
+    /// How the tools that a server lists stand. Every call asks this.
+    pub(super) fn standings(&mut self, section: &ServerSection, listed: Option<Listed>) -> Arc<[Standing]> {
+        let is_said = |known: &Known| match (&known.listed, &listed) {
+            (Some(known), Some(listed)) => Arc::ptr_eq(known, listed),
+            (known, listed) => known.is_none() && listed.is_none(),
+        };
+        let known = self.known.get(&section.name).filter(|known| known.section == *section && is_said(known));
+        if let Some(known) = known {
+            return Arc::clone(&known.standings);
+        }
+        let none = Pins::default();
+        let standings: Arc<[Standing]> =
+            self.pinned.as_ref().unwrap_or(&none).standings(section, listed.as_deref()).into();
+        let known = Known { section: section.clone(), listed, standings: Arc::clone(&standings) };
+        self.known.insert(section.name.clone(), known);
+        standings
+    }
+
+    /// Forgets how tools stand, but of these servers.
+    pub(super) fn keep_standings(&mut self, of: impl Fn(&ServerName) -> bool) {
+        self.known.retain(|name, _| of(name));
     }
 
     /// Whether a server was added by command.
@@ -76,4 +110,47 @@ fn read(document: &[u8]) -> Result<Vec<ServerSection>, String> {
     let Document { mcp } = serde_json::from_slice(document).map_err(|error| error.to_string())?;
     check(&mcp).map_err(|error| error.to_string())?;
     Ok(mcp)
+}
+
+#[cfg(test)]
+mod tests {
+    use palyra_types::Timestamp;
+    use palyra_upstream::{Definition, Tool, ToolState};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn listed(description: &str) -> Listed {
+        let said = json!({ "name": "echo", "description": description, "inputSchema": { "type": "object" } });
+        Arc::from([Arc::new(serde_json::from_value::<Tool>(said).unwrap())])
+    }
+
+    fn section(tools: Value) -> ServerSection {
+        serde_json::from_value(json!({ "name": "tea", "command": ["x"], "tools": tools })).unwrap()
+    }
+
+    #[test]
+    fn how_tools_stand_is_worked_out_anew_when_something_else_is_said_pinned_or_configured() {
+        let home = tempfile::tempdir().unwrap();
+        let mut keeping = Keeping::read(home.path());
+        let (all, others) = (section(json!([])), section(json!(["other"])));
+        let (first, second) = (listed("Says it."), listed("Says more."));
+        let states = |keeping: &mut Keeping, section: &ServerSection, listed: Option<&Listed>| {
+            let standings = keeping.standings(section, listed.cloned());
+            let again = keeping.standings(section, listed.cloned());
+            assert!(Arc::ptr_eq(&standings, &again), "it was worked out twice");
+            standings.iter().map(|one| (one.state, one.name.is_ok())).collect::<Vec<_>>()
+        };
+        assert_eq!(states(&mut keeping, &all, None), []);
+        assert_eq!(states(&mut keeping, &all, Some(&first)), [(ToolState::New, true)]);
+        let mut pins = Pins::default();
+        pins.pin(&all.name, Definition::of(&first[0]).unwrap(), (Timestamp::from_unix_millis(0), "user:ada"));
+        keeping.keep_pins(pins).unwrap();
+        assert_eq!(states(&mut keeping, &all, Some(&first)), [(ToolState::Pinned, true)]);
+        assert_eq!(states(&mut keeping, &all, Some(&second)), [(ToolState::Changed, true)]);
+        assert_eq!(states(&mut keeping, &others, Some(&second)), [(ToolState::Changed, false)]);
+        assert_eq!(states(&mut keeping, &all, None), [(ToolState::Pinned, true)]);
+        keeping.keep_pins(Pins::default()).unwrap();
+        assert_eq!(states(&mut keeping, &all, None), []);
+    }
 }

@@ -24,7 +24,7 @@ use palyra_access::{AccessRegistry, FeatureFlag};
 use palyra_gate::Gate;
 use palyra_journal::RecordKind;
 use palyra_types::{Principal, Sha256Digest, ToolName};
-use palyra_upstream::{Definition, Pins, ServerName, ServerSection, Standing, Tool, ToolState};
+use palyra_upstream::{Definition, ServerName, ServerSection, Standing, Tool, ToolState};
 use serde_json::json;
 use tokio::{
     sync::watch,
@@ -62,6 +62,13 @@ struct Now {
     offered_of: BTreeMap<ServerName, ServerSection>,
     /// What was put on record of tools that are not what was pinned.
     changes: Changes,
+}
+
+impl Now {
+    /// How the tools of a server stand.
+    fn standings(&mut self, server: &Server) -> Arc<[Standing]> {
+        self.keeping.standings(&server.section, server.tools())
+    }
 }
 
 impl Upstreams {
@@ -175,10 +182,10 @@ impl Upstreams {
     ) -> Result<(), Failure> {
         let _alone = self.changing.lock().await;
         let (standings, mut pins) = {
-            let now = self.now();
-            let server = now.servers.get(name).ok_or_else(|| unknown(name))?;
+            let mut now = self.now();
+            let server = now.servers.get(name).cloned().ok_or_else(|| unknown(name))?;
             let pins = now.keeping.pinned.clone().map_err(|why| unusable(&why))?;
-            (pins.standings(&server.section, server.tools().as_deref()), pins)
+            (now.standings(&server), pins)
         };
         let wanted: Wanted =
             seen.iter().map(|(tool, digest)| pinnable(&standings, tool, *digest)).collect::<Result<_, _>>()?;
@@ -231,16 +238,9 @@ impl Upstreams {
             let begin = || Arc::new(Server::begin(self.gate.clone(), known, self.moved.clone()));
             now.servers.entry(name).or_insert_with(begin);
         }
-        let Now { servers, changes, .. } = &mut *now;
+        let Now { servers, changes, keeping, .. } = &mut *now;
         changes.keep(|name| servers.contains_key(name));
-    }
-
-    /// How the tools of a server stand.
-    fn standings(now: &Now, server: &Server) -> Vec<Standing> {
-        match &now.keeping.pinned {
-            Ok(pins) => pins.standings(&server.section, server.tools().as_deref()),
-            Err(_) => Pins::default().standings(&server.section, server.tools().as_deref()),
-        }
+        keeping.keep_standings(|name| servers.contains_key(name));
     }
 
     /// The conversation with a server, if it is still configured so.
@@ -258,9 +258,9 @@ impl Upstreams {
 
     /// Whether what the server says now, and what is pinned, are both this.
     fn is_as_pinned(&self, section: &ServerSection, tool: &str, digest: Sha256Digest) -> bool {
-        let now = self.now();
-        let Some(server) = now.servers.get(&section.name) else { return false };
-        let standings = Self::standings(&now, server);
+        let mut now = self.now();
+        let Some(server) = now.servers.get(&section.name).cloned() else { return false };
+        let standings = now.standings(&server);
         let known = standings.iter().find(|one| one.tool == tool);
         server.tools().is_some()
             && known.and_then(Standing::offer).is_some_and(|(_, definition)| definition.digest() == digest)
@@ -315,9 +315,9 @@ impl Upstreams {
         let is_readable = now.keeping.trouble().is_none();
         let (mut offered, mut tools) = (BTreeMap::new(), Vec::new());
         let mut changed: BTreeMap<ServerName, Changed> = BTreeMap::new();
-        for (name, server) in &now.servers {
+        for (name, server) in &now.servers.clone() {
             let service = Arc::new(McpService::new(server.section.clone(), Arc::downgrade(self)));
-            for standing in Self::standings(&now, server) {
+            for standing in now.standings(server).iter() {
                 if let (ToolState::Changed, Some(says)) = (standing.state, &standing.now) {
                     let pinned = standing.pin.as_ref().map(|pin| pin.digest);
                     let change = Change { pinned, says: says.digest() };

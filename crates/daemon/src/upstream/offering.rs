@@ -43,32 +43,22 @@ pub(super) struct Offered {
 pub(super) struct McpService {
     name: String,
     section: ServerSection,
+    /// What calls of all its tools are about.
+    about: BTreeMap<String, String>,
     upstreams: Weak<Upstreams>,
 }
 
 impl McpService {
     pub(super) fn new(section: ServerSection, upstreams: Weak<Upstreams>) -> Self {
-        Self { name: format!("mcp.{}", section.name), section, upstreams }
+        let about = about(&section);
+        Self { name: format!("mcp.{}", section.name), section, about, upstreams }
     }
 
     /// What a call is about: everything that a change of would make it another call.
     fn about(&self, offered: &Offered) -> BTreeMap<String, String> {
-        let mut about = BTreeMap::from([
-            ("tool".to_owned(), offered.definition.name().to_owned()),
-            ("pin".to_owned(), offered.definition.digest().to_string()),
-        ]);
-        match &self.section.reach {
-            Reach::Program(program) => {
-                let command = Value::from(program.command.clone()).to_string();
-                about.insert("command".to_owned(), command);
-                // The rest of it decides what the program can do, too, and is too long to be read each time.
-                about.insert("configuration".to_owned(), digest(&self.section));
-            }
-            Reach::Address(address) => {
-                about.insert("url".to_owned(), address.url.to_string());
-                about.insert("configuration".to_owned(), digest(&self.section));
-            }
-        }
+        let mut about = self.about.clone();
+        about.insert("tool".to_owned(), offered.definition.name().to_owned());
+        about.insert("pin".to_owned(), offered.definition.digest().to_string());
         about
     }
 
@@ -223,9 +213,16 @@ fn summary(server: &ServerName, definition: &Definition) -> String {
     format!("{server}: {}{cut}", visible(&short))
 }
 
-fn digest(section: &ServerSection) -> String {
-    // A section is made of texts and numbers, which can always be spelt.
-    palyra_types::json::digest_of(section).map(|digest| digest.to_string()).unwrap_or_default()
+/// How a server is configured, as far as a call is about that.
+fn about(section: &ServerSection) -> BTreeMap<String, String> {
+    let (what, it) = match &section.reach {
+        Reach::Program(program) => ("command", Value::from(program.command.clone()).to_string()),
+        Reach::Address(address) => ("url", address.url.to_string()),
+    };
+    // The rest of it decides what the server can do, too, and is too long to be read each time. A section is made of texts and numbers,
+    // which can always be spelt.
+    let digest = palyra_types::json::digest_of(section).map(|digest| digest.to_string()).unwrap_or_default();
+    BTreeMap::from([(what.to_owned(), it), ("configuration".to_owned(), digest)])
 }
 
 fn left(deadline: Instant) -> Duration {

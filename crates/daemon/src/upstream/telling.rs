@@ -19,8 +19,9 @@ impl Upstreams {
     #[must_use]
     pub fn list(&self) -> McpServers {
         let enabled = self.is_enabled();
-        let now = self.now();
-        let servers = now.servers.values().map(|server| told(&now, server, (enabled, Detail::Short))).collect();
+        let mut now = self.now();
+        let servers = now.servers.clone();
+        let servers = servers.values().map(|server| told(&mut now, server, (enabled, Detail::Short))).collect();
         McpServers { enabled, trouble: now.keeping.trouble(), servers }
     }
 
@@ -30,9 +31,9 @@ impl Upstreams {
     /// When there is none of this name.
     pub fn show(&self, name: &ServerName) -> Result<McpServer, Failure> {
         let enabled = self.is_enabled();
-        let now = self.now();
-        let server = now.servers.get(name).ok_or_else(|| unknown(name))?;
-        Ok(told(&now, server, (enabled, Detail::Whole)))
+        let mut now = self.now();
+        let server = now.servers.get(name).cloned().ok_or_else(|| unknown(name))?;
+        Ok(told(&mut now, &server, (enabled, Detail::Whole)))
     }
 }
 
@@ -58,10 +59,10 @@ enum Detail {
     Whole,
 }
 
-fn told(now: &Now, server: &Arc<Server>, (enabled, detail): (bool, Detail)) -> McpServer {
+fn told(now: &mut Now, server: &Arc<Server>, (enabled, detail): (bool, Detail)) -> McpServer {
+    let standings = now.standings(server);
     let is_offered = |one: &Standing| one.name.as_ref().is_ok_and(|name| now.offered.contains_key(name));
-    let tools = Upstreams::standings(now, server);
-    let tools = tools.iter().map(|one| tool(one, is_offered(one), detail)).collect();
+    let tools = standings.iter().map(|one| tool(one, is_offered(one), detail)).collect();
     let state = server.state();
     let (mut why, mut help, mut stderr) = (None, None, None);
     if let State::Down(unreached) = &state {
