@@ -79,8 +79,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// apart.
 #[must_use]
 pub fn function_name(tool: &ToolName) -> String {
-    let plain: String =
-        tool.as_str().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let plain: String = tool.as_str().chars().map(plain).collect();
     // A dot is the one sign that most names have; whatever else was replaced could stand for something else.
     let is_plain = tool.as_str().chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
     if is_plain && plain.len() <= LONGEST {
@@ -90,6 +89,17 @@ pub fn function_name(tool: &ToolName) -> String {
     let mark: String = digest.chars().filter(char::is_ascii_hexdigit).take(MARK).collect();
     let beginning: String = plain.chars().take(LONGEST - MARK - 1).collect();
     format!("{beginning}_{mark}")
+}
+
+/// Whether this is the name of a function that stands for a tool. Asked of every tool for every call, so it spells few of them.
+#[must_use]
+pub fn is_function_of(tool: &ToolName, name: &str) -> bool {
+    let mut both = tool.as_str().chars().zip(name.chars()).take(LONGEST - MARK - 1);
+    both.all(|(own, told)| plain(own) == told) && function_name(tool) == name
+}
+
+const fn plain(c: char) -> char {
+    if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }
 }
 
 const LONGEST: usize = 64;
@@ -109,6 +119,22 @@ mod tests {
         assert_ne!(name("mcp.a/b"), name("mcp.a:b"));
         let long = name(&format!("mcp.server.{}", "x".repeat(100)));
         assert!(long.len() <= 64 && long != name(&format!("mcp.server.{}", "x".repeat(101))), "{long}");
+    }
+
+    #[test]
+    fn a_function_stands_for_the_tool_that_it_is_named_after_and_for_no_other() {
+        let texts = ["process.run", "skill.acme.text-diff.run", "mcp.a.b_c", "mcp.a.b.c", "mcp.a/b", "mcp.a:b"];
+        let long = [100, 101].map(|count| format!("mcp.server.{}", "x".repeat(count)));
+        let tools: Vec<_> = texts
+            .into_iter()
+            .chain(long.iter().map(String::as_str))
+            .map(|text| ToolName::parse(text).unwrap())
+            .collect();
+        for one in &tools {
+            let meant: Vec<_> = tools.iter().filter(|tool| is_function_of(tool, &function_name(one))).collect();
+            assert_eq!(meant, [one]);
+        }
+        assert!(!is_function_of(&tools[0], "process_ru") && !is_function_of(&tools[0], "process_run_"));
     }
 
     #[test]

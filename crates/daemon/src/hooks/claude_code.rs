@@ -15,7 +15,7 @@ use super::{
     Wanted, on_ask, pattern, proposal,
     vocabulary::{WORST, optional, shell, text},
 };
-use crate::{app::App, caller::Caller, compat::offering::function_name, extract::Garbled, failure::Failure};
+use crate::{app::App, caller::Caller, compat::offering::is_function_of, extract::Garbled, failure::Failure};
 
 /// Answers a hook.
 pub async fn answer(app: &App, caller: &Caller, said: &Map<String, Value>, asking: Option<Asking>) -> Value {
@@ -69,7 +69,7 @@ async fn decide(
 /// Whether a tool is one of Palyra's own, so that its call is decided about where it arrives.
 fn arrives_here(app: &App, name: &str) -> bool {
     let registry = app.gate.registry();
-    name_of_own(name).is_some_and(|own| registry.definitions().any(|tool| function_name(tool.name()) == own))
+    name_of_own(name).is_some_and(|own| registry.definitions().any(|tool| is_function_of(tool.name(), own)))
 }
 
 /// What one of Palyra's own tools would be called as a function. Another server can have a name that begins like Palyra's: where two could

@@ -11,7 +11,11 @@ use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use super::message::RpcError;
-use crate::{app::App, caller::Caller, compat::offering::function_name};
+use crate::{
+    app::App,
+    caller::Caller,
+    compat::offering::{function_name, is_function_of},
+};
 
 /// A page of the tools, behind the one that a cursor names.
 ///
@@ -43,7 +47,7 @@ pub fn digest(app: &App, caller: &Caller) -> Option<Sha256Digest> {
 #[must_use]
 pub fn meant(app: &App, name: &str) -> Option<ToolName> {
     let registry = app.gate.registry();
-    let told = registry.definitions().map(ToolDefinition::name).find(|tool| function_name(tool) == name);
+    let told = registry.definitions().map(ToolDefinition::name).find(|tool| is_function_of(tool, name));
     told.cloned().or_else(|| ToolName::parse(name).ok().filter(|tool| registry.definition(tool).is_ok()))
 }
 
