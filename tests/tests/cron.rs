@@ -330,8 +330,8 @@ async fn whoever_lets_a_schedule_fire_again_sees_what_fires_and_lets_nothing_els
     let question = question_of(&lab, resuming, 1).await;
     let id = made["id"].as_str().unwrap();
     let told = format!(
-        "cron.resume {{\"job\":\"notes\"}} (args {{\"text\":\"by notes\"}}, id {id}, missed skip, schedule agent:robot/notes, \
-         timeout_seconds 600, tool memory.put, when every 60 seconds, workspace lab)"
+        "cron.resume {{\"job\":\"notes\"}} (id {id}, in_workspace lab, missed skip, schedule agent:robot/notes, \
+         timeout_seconds 600, tool memory.put, when every 60 seconds, with {{\"text\":\"by notes\"}})"
     );
     assert_eq!(question.summary, told);
     // Another one takes its name, and what was looked at is not what would fire.

@@ -167,10 +167,7 @@ pub async fn authorizations_last(
     let oldest = before.saturating_sub(LOOK_BACK);
     while before > oldest {
         let from = before.saturating_sub(LOOKED_AT).max(oldest);
-        let headings = app.store.subjects(from, usize::try_from(before - from).unwrap_or_default()).await?;
-        let decided = |seq: u64, kind: RecordKind| seq < before && kind == RecordKind::HookDecided;
-        for (seq, ..) in headings.into_iter().rev().filter(|(seq, kind, _)| decided(*seq, *kind)) {
-            let Some(Recorded { decided, .. }) = Recorded::find(app, seq).await? else { continue };
+        for Recorded { decided, .. } in decisions(app, from, before).await? {
             let is_wanted = match which {
                 Some(AuthorizationSelection::Refused) => decided.told.decision == Decision::Deny,
                 None => true,
@@ -186,6 +183,23 @@ pub async fn authorizations_last(
         before = from;
     }
     Ok(Authorizations { authorizations: page.told, more: false })
+}
+
+/// The decisions of hooks among these records, newest first.
+async fn decisions(app: &App, from: u64, before: u64) -> Result<Vec<Recorded>, Failure> {
+    let count = |from: u64| usize::try_from(before.saturating_sub(from)).unwrap_or_default();
+    let headings = app.store.subjects(from, count(from)).await?;
+    let first = headings.iter().find(|(_, kind, _)| *kind == RecordKind::HookDecided).map(|(seq, ..)| *seq);
+    let (mut found, mut next) = (Vec::new(), first.unwrap_or(before));
+    while next < before {
+        let records = app.store.records_within(next, count(next), PORTION_BYTES).await?;
+        let Some(last) = records.last() else { break };
+        next = last.record.seq.saturating_add(1);
+        // Where records were dropped, later ones are read in their place.
+        found.extend(records.iter().filter(|one| one.record.seq < before).filter_map(Recorded::of));
+    }
+    found.reverse();
+    Ok(found)
 }
 
 /// What is told together.
@@ -222,6 +236,9 @@ const LOOK_BACK: u64 = 20_000;
 
 /// How many of them at once.
 const LOOKED_AT: u64 = 256;
+
+/// How many bytes of records are read at once, more or less.
+const PORTION_BYTES: usize = 1 << 20;
 
 /// How many bytes of calls or decisions are told at once, more or less.
 const PAGE_BYTES: usize = 4 << 20;

@@ -3,7 +3,11 @@
 //! Guarantees: a reload puts everything in force or nothing, and is journalled either way; a replay changes nothing, and
 //! takes no more memory for longer records or more of them.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, LazyLock},
+};
 
 use palyra_api::policy::{CallExplanation, Flip, Reconsidered, Replay, ReplayReport};
 use palyra_gate::{config::PresetChoice, skills::WasmPluginRunnerPolicy};
@@ -13,7 +17,7 @@ use palyra_policy::{
     builtin_tools,
     compare::{Change, Side, compare, describe},
 };
-use palyra_types::{Timestamp, id::CallId};
+use palyra_types::{Timestamp, ToolMetadata, ToolName, id::CallId};
 use serde::Deserialize;
 
 use crate::{
@@ -322,7 +326,9 @@ impl Posed {
     /// What a record says that policy was asked, at this time, if it can be read.
     #[must_use]
     pub fn read(request: &RequestDocument, at: Timestamp, policy_set: String) -> Option<Self> {
-        let (call, context) = request.read(at, &builtin_tools().ok()?).ok()?;
+        static TOOLS: LazyLock<BTreeMap<ToolName, ToolMetadata>> =
+            LazyLock::new(|| builtin_tools().unwrap_or_default());
+        let (call, context) = request.read(at, &TOOLS).ok()?;
         Some(Self { call, context, policy_set })
     }
 }

@@ -9,8 +9,8 @@ use palyra_api::{
     authorize::{Authorization, AuthorizationExplanation, AuthorizationRecord},
     call::PolicyRef,
 };
-use palyra_journal::{ReadError, RecordKind};
-use palyra_policy::{RequestDocument, Verdict};
+use palyra_journal::{ReadError, RecordKind, StoredRecord};
+use palyra_policy::Verdict;
 use palyra_types::{
     Timestamp, ToolName,
     id::{ApprovalId, CallId},
@@ -30,8 +30,9 @@ use crate::{
 pub struct Recorded {
     /// Who asked for what, and what they were told.
     pub decided: AuthorizationRecord,
-    /// What policy was asked, if it was and the record has it.
-    posed: Option<Posed>,
+    /// What policy was asked, if it was, and by which policies. Records are masked, so what was a name may be none any more.
+    request: Option<Value>,
+    policy_set: Option<String>,
 }
 
 impl Recorded {
@@ -41,16 +42,20 @@ impl Recorded {
     /// When the journal cannot be read.
     pub async fn find(app: &App, seq: u64) -> Result<Option<Self>, ReadError> {
         let found = app.store.records(seq, 1).await?.into_iter().next();
-        let decided = found.filter(|one| one.record.seq == seq && one.record.kind == RecordKind::HookDecided);
-        Ok(decided.and_then(|one| Self::read(seq, one.record.time(), one.body.as_deref()?)))
+        Ok(found.filter(|one| one.record.seq == seq).as_ref().and_then(Self::of))
+    }
+
+    /// The decision that a record is about, if it is one that was not erased.
+    #[must_use]
+    pub fn of(record: &StoredRecord) -> Option<Self> {
+        if record.record.kind != RecordKind::HookDecided {
+            return None;
+        }
+        Self::read(record.record.seq, record.record.time(), record.body.as_deref()?)
     }
 
     fn read(seq: u64, at: Timestamp, body: &str) -> Option<Self> {
         let form: Form = serde_json::from_str(body).ok()?;
-        let posed = match (form.request, form.policy_set) {
-            (Some(request), Some(policy_set)) => Posed::read(&request, at, policy_set),
-            _ => None,
-        };
         let about = match (form.proposal, form.principal) {
             (Some(proposal), _) => proposal.told(),
             (None, Some(principal)) => {
@@ -70,7 +75,14 @@ impl Recorded {
             approval: form.approval,
         };
         let About { principal, channel, token, tool, meant, args } = about;
-        Some(Self { decided: AuthorizationRecord { at, principal, channel, token, tool, meant, args, told }, posed })
+        let decided = AuthorizationRecord { at, principal, channel, token, tool, meant, args, told };
+        Some(Self { decided, request: form.request, policy_set: form.policy_set })
+    }
+
+    /// What policy was asked, if it was and the record still says so.
+    fn posed(&self) -> Option<Posed> {
+        let request = serde_json::from_value(self.request.clone()?).ok()?;
+        Posed::read(&request, self.decided.at, self.policy_set.clone()?)
     }
 }
 
@@ -83,11 +95,12 @@ pub async fn explain(app: &App, seq: u64) -> Result<AuthorizationExplanation, Fa
         let message = format!("record {seq} is no decision about what another program does itself, or it was erased");
         Failure::not_found(message)
     };
-    let Recorded { decided, posed } = Recorded::find(app, seq).await?.ok_or_else(missing)?;
-    let posed = match (posed, decided.told.call) {
+    let recorded = Recorded::find(app, seq).await?.ok_or_else(missing)?;
+    let posed = match (recorded.posed(), recorded.decided.told.call) {
         (None, Some(call)) => policies::posed_about(app, call).await?,
         (posed, _) => posed,
     };
+    let decided = recorded.decided;
     let snapshot = app.gate.engine().snapshot();
     let behind = |id: &String| {
         let policy = snapshot.policies().find(|policy| policy.id.as_str() == id)?;
@@ -117,7 +130,7 @@ struct Form {
     #[serde(default)]
     policies: Vec<String>,
     policy_set: Option<String>,
-    request: Option<RequestDocument>,
+    request: Option<Value>,
     asked_about: Option<CallId>,
     approval: Option<ApprovalId>,
     proposal: Option<ProposalForm>,
@@ -132,7 +145,7 @@ struct ProposalForm {
     principal: PrincipalForm,
     channel: Option<String>,
     token: Option<String>,
-    tool: ToolName,
+    tool: String,
     args: Value,
     elsewhere: Option<ElsewhereForm>,
 }
@@ -145,7 +158,7 @@ impl ProposalForm {
             channel,
             token,
             tool: elsewhere.map(|elsewhere| elsewhere.tool),
-            meant: Some(tool),
+            meant: ToolName::parse(&tool).ok(),
             args: Some(args),
         }
     }
@@ -196,7 +209,7 @@ mod tests {
             },
         });
         let recorded = Recorded::read(7, at(), &body.to_string()).unwrap();
-        assert!(recorded.posed.is_some());
+        assert!(recorded.posed().is_some());
         let expected = AuthorizationRecord {
             at: at(),
             principal: "agent:local".to_owned(),
@@ -213,6 +226,22 @@ mod tests {
             },
         };
         assert_eq!(recorded.decided, expected);
+    }
+
+    #[test]
+    fn a_name_that_was_masked_takes_nothing_else_from_the_record() {
+        let body = json!({
+            "verdict": "allow", "code": "allowed", "reason": "permitted", "policies": [], "policy_set": "0".repeat(64),
+            "request": { "principal": "agent:local", "tool": MASKED, "elsewhere": true },
+            "proposal": {
+                "call": CALL, "run": CALL, "session": CALL, "principal": { "kind": "agent", "id": "local" },
+                "tool": MASKED, "args": {}, "waiting": "attached", "elsewhere": { "tool": MASKED },
+            },
+        });
+        let recorded = Recorded::read(7, at(), &body.to_string()).unwrap();
+        assert!(recorded.posed().is_none());
+        let AuthorizationRecord { tool, meant, told: said, .. } = recorded.decided;
+        assert_eq!((tool, meant, said), (text(MASKED), None, told(Decision::Allow, "allowed", "permitted")));
     }
 
     #[test]
@@ -240,6 +269,8 @@ mod tests {
         assert_eq!(read(&json!({ "verdict": "maybe", "code": "x", "reason": "x", "principal": "agent:local" })), None);
         assert_eq!(read(&json!([])), None);
     }
+
+    const MASKED: &str = "[masked openai key]";
 
     const CALL: &str = "01J8ZK5V7Q3M4N5P6R7S8T9V0W";
 }

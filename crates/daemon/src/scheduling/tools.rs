@@ -196,17 +196,18 @@ impl Cron {
 }
 
 /// What happens when a schedule fires, and which one it is: a schedule is never changed, but another one may take its name.
+// SECURITY: people read this in the order of the words. What the agent wrote comes last, so that it stands in front of nothing.
 fn fires(job: &Job) -> BTreeMap<String, String> {
     let what = &job.what;
     let mut told = BTreeMap::from([
         ("id".to_owned(), job.id.to_string()),
         ("tool".to_owned(), what.tool.to_string()),
-        ("args".to_owned(), Value::Object(what.args.clone()).to_string()),
+        ("with".to_owned(), Value::Object(what.args.clone()).to_string()),
         (WHEN.to_owned(), schedule::when(&what.when)),
         ("missed".to_owned(), what.missed.to_string()),
         ("timeout_seconds".to_owned(), what.timeout_seconds.to_string()),
     ]);
-    told.extend(what.workspace.as_ref().map(|workspace| ("workspace".to_owned(), workspace.to_string())));
+    told.extend(what.workspace.as_ref().map(|workspace| ("in_workspace".to_owned(), workspace.to_string())));
     told
 }
 

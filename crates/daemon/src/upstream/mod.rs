@@ -260,10 +260,11 @@ impl Upstreams {
     fn is_as_pinned(&self, section: &ServerSection, tool: &str, digest: Sha256Digest) -> bool {
         let mut now = self.now();
         let Some(server) = now.servers.get(&section.name).cloned() else { return false };
-        let standings = now.standings(&server);
+        // SECURITY: looked at once, as a server that tells of its tools for the first time does so in between.
+        let Some(listed) = server.tools() else { return false };
+        let standings = now.keeping.standings(&server.section, Some(listed));
         let known = standings.iter().find(|one| one.tool == tool);
-        server.tools().is_some()
-            && known.and_then(Standing::offer).is_some_and(|(_, definition)| definition.digest() == digest)
+        known.and_then(Standing::offer).is_some_and(|(_, definition)| definition.digest() == digest)
     }
 }
 

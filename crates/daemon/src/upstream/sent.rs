@@ -58,7 +58,14 @@ impl Sent {
                     (self.hide(&name), member)
                 }));
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::Number(number) => {
+                let said = number.to_string();
+                let told = self.hide(&said);
+                if told != said {
+                    *value = Value::String(told);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
         }
     }
 
@@ -108,6 +115,13 @@ mod tests {
         Sent::these(&["hunter22"]).hide_in(&mut value);
         let hidden = json!({ "structuredContent": { "********": [{ "a ********": 1 }, "********"], "tea": null } });
         assert_eq!(value, hidden);
+    }
+
+    #[test]
+    fn a_secret_of_digits_does_not_come_back_as_a_number() {
+        let mut value = json!({ "default": 481_516_234_200_u64, "maximum": 42 });
+        Sent::these(&["481516234200"]).hide_in(&mut value);
+        assert_eq!(value, json!({ "default": "************", "maximum": 42 }));
     }
 
     #[test]
