@@ -11,9 +11,10 @@
 
 use std::time::Duration;
 
-use palyra_api::{approval::ApprovalQuery, member::SetFlag, token::RevokeToken};
+use palyra_api::{approval::ApprovalQuery, call::NewCall, member::SetFlag, run::NewRun, token::RevokeToken};
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, approve, asked, no},
+    daemon::{DaemonLab, DaemonPlan, approve, asked, no, refused, tool},
+    facade::Answered,
     gateway::{Driver, Gateway, header},
     token::token,
     until,
@@ -35,6 +36,13 @@ fn echo(word: &str) -> Value {
 fn text(result: &Value) -> Value {
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+}
+
+/// The result that a request is answered with, at once or at the end of a stream.
+fn result(answered: &Answered) -> Value {
+    let is_whole = answered.body.starts_with('{');
+    let message = if is_whole { answered.json() } else { answered.events().pop().unwrap() };
+    message["result"].clone()
 }
 
 async fn questions(gateway: &Gateway) -> usize {
@@ -320,6 +328,52 @@ async fn a_client_that_knows_tasks_comes_back_for_what_its_call_came_to() {
     let stranger = Gateway { token: other, lab: gateway.lab };
     let none = stranger.stateless("tasks/get", &about, &able).await.json();
     assert_eq!(none["error"]["code"], -32602, "{none}");
+}
+
+// ---- What may be used -----------------------------------------------------------------------------------------------
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_used_up_its_budget_is_told_when_it_goes_on_and_an_opened_run_stays_used_up() {
+    let plan = DaemonPlan::default().config("[budget]\ncalls = 2\nrenew_seconds = 600\n").own_clock();
+    let gateway = Gateway::start_with(plan).await;
+    std::fs::write(gateway.lab.workspace().join("note.txt"), "x").unwrap();
+    let (agent, session) = (gateway.lab.agent(), gateway.session(&json!({})).await);
+    let opened = agent.open_run(&NewRun::default()).await.unwrap();
+    let params = json!({ "name": "fs_read", "arguments": { "path": "note.txt" } });
+    let stateless = async || result(&gateway.stateless("tools/call", &params, &json!({})).await);
+    let within = async || result(&gateway.within(&session, "tools/call", &params).await);
+    let by_run = async || {
+        let read = NewCall { run: Some(opened.id), ..tool("fs.read", json!({ "path": "note.txt" })) };
+        agent.propose(&read, None).await.map(|_| ()).map_err(refused)
+    };
+    let of = async |result: &Value| {
+        let call = serde_json::from_value(result["_meta"]["palyra/call"].clone()).unwrap();
+        gateway.lab.owner().call(call).await.unwrap()
+    };
+    let first = (stateless().await, within().await);
+    for result in [&first.0, &first.1, &stateless().await, &within().await] {
+        assert_eq!(result["isError"], false, "{result}");
+    }
+    assert_eq!((by_run().await, by_run().await), (Ok(()), Ok(())));
+    for spent in [stateless().await, within().await] {
+        let error = &text(&spent)["error"];
+        assert_eq!((&error["code"], &error["retry"]), (&json!("budget_exceeded"), &json!(true)), "{spent}");
+        let help = error["help"].as_str().unwrap();
+        let seconds = help.strip_prefix("wait ").and_then(|help| help.split(' ').next()).unwrap();
+        assert!((1..=600).contains(&seconds.parse::<u32>().unwrap()), "{help}");
+    }
+    assert_eq!(by_run().await, Err((403, "budget_exceeded".to_owned())));
+    gateway.lab.set_ahead(Duration::from_secs(601));
+    for _ in 0..2 {
+        for (before, now) in [(&first.0, stateless().await), (&first.1, within().await)] {
+            let (before, now) = (of(before).await, of(&now).await);
+            assert!(before.session == now.session && before.run != now.run, "{before:?} {now:?}");
+        }
+    }
+    for spent in [stateless().await, within().await] {
+        assert_eq!(text(&spent)["error"]["code"], "budget_exceeded", "the next run has the same budget");
+    }
+    assert_eq!(by_run().await, Err((403, "budget_exceeded".to_owned())), "it was opened, and is used up");
 }
 
 // ---- Who is let in, and to what -------------------------------------------------------------------------------------

@@ -343,11 +343,14 @@ pub struct BudgetConfig {
     pub wall_seconds: u64,
     /// Bytes that calls print, all together.
     pub output_bytes: u64,
+    /// After how many seconds a run that nobody opened is followed by another, so that this is what may be used in that time.
+    pub renew_seconds: NonZeroU32,
 }
 
 impl Default for BudgetConfig {
     fn default() -> Self {
-        Self { calls: 1_000, wall_seconds: 4 * 3_600, output_bytes: 256 << 20 }
+        let renew_seconds = NonZeroU32::MIN.saturating_add(3_599);
+        Self { calls: 1_000, wall_seconds: 4 * 3_600, output_bytes: 256 << 20, renew_seconds }
     }
 }
 
@@ -356,6 +359,12 @@ impl BudgetConfig {
     #[must_use]
     pub const fn limits(self) -> Charge {
         Charge { calls: self.calls, wall_ms: self.wall_seconds.saturating_mul(1_000), output_bytes: self.output_bytes }
+    }
+
+    /// How long a run lasts that nobody opened.
+    #[must_use]
+    pub fn lasts(self) -> Duration {
+        Duration::from_secs(self.renew_seconds.get().into())
     }
 }
 

@@ -195,7 +195,10 @@ impl Refusal {
             Self::TooManyPending { .. } | Self::PendingTooLarge { .. } => {
                 "answer or deny some of them first: `palyra approvals list`".to_owned()
             }
-            Self::Budget { .. } => "open a new run, or raise the limits under [budget]".to_owned(),
+            Self::Budget { .. } => {
+                "open a new run, or raise the limits under [budget]; what names no run has a new one `renew_seconds` after its last began"
+                    .to_owned()
+            },
             Self::UnknownRun(_) | Self::ForeignRun(..) => "open a run first".to_owned(),
             Self::Repeated => "give every call an id of its own".to_owned(),
             Self::KeyTaken(_) => "ask what came of that call, or give this one a key of its own".to_owned(),

@@ -28,7 +28,7 @@ use super::{
     message::{self, Request, RpcError},
     outcome,
     pending::{self, PendingCall, Whose},
-    sessions::UnderWay,
+    sessions::{Session, UnderWay},
     tasks,
     wire::Wire,
 };
@@ -172,11 +172,12 @@ impl Attempt {
             }
             let until = if self.until > Instant::now() { self.until.min(next) } else { next };
             let until = if out.is_some() { until } else { self.until };
+            let finished = async { outcome.wait_for(Option::is_some).await.ok().and_then(|over| over.clone()) };
             tokio::select! {
                 biased;
-                over = outcome.wait_for(Option::is_some) => {
-                    let over = over.ok().and_then(|over| over.clone());
-                    return self.over(over.unwrap_or_else(|| Err(Failure::internal("nobody knows what came of the call"))));
+                over = finished => {
+                    let unknown = || Err(Failure::internal("nobody knows what came of the call"));
+                    return self.over(over.unwrap_or_else(unknown)).await;
                 }
                 end = ended(self.under_way.as_ref()), if !is_ending => match end {
                     End::Cancelled => {
@@ -227,10 +228,11 @@ impl Attempt {
         let _ = out.send(piece).await;
     }
 
-    fn over(&mut self, outcome: Result<Arc<Ran>, Failure>) -> Answer {
+    async fn over(&mut self, outcome: Result<Arc<Ran>, Failure>) -> Answer {
         (self.attached, self.left) = (false, true);
         self.app.mcp.pending.forget(self.call.call);
-        Answer::Result(outcome::told(&outcome, &self.call.tool))
+        let session = self.wire.session().map(Arc::as_ref);
+        Answer::Result(told(&self.app, (&self.caller, session), &outcome, &self.call.tool).await)
     }
 
     /// Lets the call live on, and says how to go on with it.
@@ -341,11 +343,12 @@ async fn propose(
 ) -> Result<Arc<PendingCall>, Answer> {
     let Wanted { tool, args, what, near } = wanted;
     let name = tool.clone();
+    let session = wire.session().map(Arc::as_ref);
     let refused = |failure: Failure| match failure.detail.code.as_str() {
         "unknown_tool" => Answer::Error(outcome::unknown(name.as_str(), near.as_deref(), failure.detail.call)),
         _ => Answer::Result(outcome::told(&Err(failure), &name)),
     };
-    let run = match wire.session() {
+    let run = match session {
         Some(session) => Some(session.run(app, caller).await.map_err(refused)?),
         None => None,
     };
@@ -359,9 +362,33 @@ async fn propose(
     let mut gone = Gone { app, caller, call: Some(proposing.proposal.call) };
     let begun = proposing.begin(app).await;
     gone.call = None;
-    let Begun { call, outcome } = begun.map_err(refused)?;
+    let Begun { call, outcome } = match begun {
+        Err(failure) if failure.detail.code == USED_UP => {
+            return Err(Answer::Result(told(app, (caller, session), &Err(failure), &name).await));
+        }
+        begun => begun.map_err(refused)?,
+    };
     let what = what.unwrap_or_else(|| Sha256Digest::of(call.to_string().as_bytes()));
     Ok(Arc::new(PendingCall::new(call, (tool, what), whose, outcome)))
+}
+
+/// What a client is told of a call that is over.
+pub(super) async fn told(
+    app: &App,
+    (caller, session): (&Caller, Option<&Session>),
+    outcome: &Result<Arc<Ran>, Failure>,
+    tool: &ToolName,
+) -> Map<String, Value> {
+    match outcome {
+        Err(failure) if failure.detail.code == USED_UP => {
+            let left = match session {
+                Some(session) => session.left(app).await,
+                None => app.own_runs.left(&caller.principal, &app.gate).await,
+            };
+            outcome::used_up(failure, left)
+        }
+        outcome => outcome::told(outcome, tool),
+    }
 }
 
 /// Takes a call back when it is dropped.
@@ -430,6 +457,9 @@ const SOON: Duration = Duration::from_millis(250);
 
 /// How often a stream shows that it lives.
 const BREATH: Duration = Duration::from_secs(5);
+
+/// The code of a refusal by a run that has used up its budget.
+const USED_UP: &str = "budget_exceeded";
 
 /// The error that leads a user to a URL, of 2025-11-25.
 const URL_ELICITATION: ErrorCode = ErrorCode(-32_042);

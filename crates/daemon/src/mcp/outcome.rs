@@ -3,7 +3,7 @@
 //! Guarantees: what a tool of an MCP server said is handed on as it came; a call that was refused or failed is an error that says why, what to do
 //! and whether trying again is of any use; every result names its call and its receipt.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use palyra_api::call::Output;
@@ -20,6 +20,19 @@ pub fn told(outcome: &Result<Arc<Ran>, Failure>, tool: &ToolName) -> Map<String,
         Ok(call) => ran(call, tool.as_str().starts_with("mcp.")),
         Err(failure) => refused(failure),
     }
+}
+
+/// The same of a refusal by a run that has used up its budget. Its client opened it with nothing and can open no other, so it is told when that
+/// happens by itself.
+#[must_use]
+pub fn used_up(failure: &Failure, left: Option<Duration>) -> Map<String, Value> {
+    let when = match left.map(|left| left.as_secs().saturating_add(1)) {
+        Some(seconds) => format!("wait {seconds} seconds and call again"),
+        None => "call again".to_owned(),
+    };
+    let help = format!("{when}: calls go on in a new run then; people raise the limits under [budget] in config.toml");
+    let error = json!({ "code": failure.detail.code, "message": failure.detail.message, "help": help, "retry": true });
+    about_call(erroneous(&error), failure.detail.call)
 }
 
 /// The result of a call that goes on without its client.
@@ -123,8 +136,12 @@ fn refused(failure: &Failure) -> Map<String, Value> {
         _ => detail.help.as_deref(),
     };
     let error = json!({ "code": detail.code, "message": detail.message, "help": help, "retry": retry });
-    let mut result = erroneous(&error);
-    if let (Some(call), Some(Value::Object(meta))) = (detail.call, result.get_mut("_meta")) {
+    about_call(erroneous(&error), detail.call)
+}
+
+/// The same result, which names its call.
+fn about_call(mut result: Map<String, Value>, call: Option<CallId>) -> Map<String, Value> {
+    if let (Some(call), Some(Value::Object(meta))) = (call, result.get_mut("_meta")) {
         meta.insert(CALL.to_owned(), json!(call));
     }
     result
@@ -180,6 +197,21 @@ mod tests {
                 (&error["code"], &error["retry"], &error["help"]),
                 (&json!("stopping"), &json!(true), &json!(help))
             );
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_budget_refused_can_be_tried_again_when_there_is_another_run() {
+        let call = CallId::parse("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
+        let failure = Failure::new("budget_exceeded", "2 of 2 calls", "open a new run").about(call);
+        for (left, begins) in
+            [(Some(Duration::from_millis(59_500)), "wait 60 seconds and call again: "), (None, "call again: ")]
+        {
+            let result = used_up(&failure, left);
+            let error = &result["_meta"][ERROR];
+            assert_eq!((&error["code"], &error["retry"]), (&json!("budget_exceeded"), &json!(true)));
+            assert!(error["help"].as_str().unwrap().starts_with(begins), "{error}");
+            assert_eq!(result["_meta"][CALL], json!(call));
         }
     }
 

@@ -13,14 +13,14 @@ use std::{
 use palyra_types::{Entropy, entropy::NoEntropy, id::RunId};
 use rmcp::model::ProtocolVersion;
 use serde_json::Value;
-use tokio::sync::{Notify, OnceCell, broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::wire::Abilities;
 use crate::{
     app::App,
     caller::{Caller, Shown},
     failure::Failure,
-    runs::new_session,
+    runs::Standing,
 };
 
 /// The sessions there are.
@@ -41,7 +41,7 @@ pub struct Session {
     pub notices: broadcast::Sender<Value>,
     /// Counts its streams: a new one takes the place of the last.
     pub streams: watch::Sender<u64>,
-    run: OnceCell<RunId>,
+    run: tokio::sync::Mutex<Option<Standing>>,
     used: Mutex<Instant>,
     under_way: Mutex<HashMap<String, Arc<Notify>>>,
     over: watch::Sender<bool>,
@@ -77,7 +77,7 @@ impl Sessions {
             abilities,
             notices: broadcast::channel(NOTICES).0,
             streams: watch::channel(0).0,
-            run: OnceCell::new(),
+            run: tokio::sync::Mutex::default(),
             used: Mutex::new(Instant::now()),
             under_way: Mutex::default(),
             over: watch::channel(false).0,
@@ -125,16 +125,23 @@ impl Sessions {
 }
 
 impl Session {
-    /// The run of its calls, opened with the first.
+    /// The run of its calls, opened with the first, and with the next when it is over.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub async fn run(&self, app: &App, caller: &Caller) -> Result<RunId, Failure> {
-        let open = || async {
-            let session = new_session(&app.gate)?;
-            app.own_runs.open(session, &caller.principal, None, &app.gate).await
+        let mut run = self.run.lock().await;
+        let standing = match run.filter(|standing| standing.left(&app.gate).is_some()) {
+            Some(standing) => standing,
+            None => app.own_runs.follow(*run, &caller.principal, &app.gate).await?,
         };
-        self.run.get_or_try_init(open).await.copied()
+        *run = Some(standing);
+        Ok(standing.run)
+    }
+
+    /// How long it is until its calls have another run, if they have one.
+    pub async fn left(&self, app: &App) -> Option<Duration> {
+        (*self.run.lock().await)?.left(&app.gate)
     }
 
     /// Remembers that a request is under way, until what is returned is dropped.

@@ -11,9 +11,8 @@ use rmcp::model::{ErrorCode, TASKS_EXTENSION_ID};
 use serde_json::{Map, Value, json};
 
 use super::{
-    calling::{has_declined, leading, question},
+    calling::{self, has_declined, leading, question},
     message::{Request, RpcError},
-    outcome,
     pending::{KEPT, PendingCall},
     wire::Abilities,
 };
@@ -50,7 +49,7 @@ pub async fn answer(
     let task = app.mcp.pending.by_task(id, &caller.shown);
     let task = task.ok_or_else(|| RpcError::invalid_params("there is no such task"))?;
     match request.method.as_str() {
-        "tasks/get" => return Ok(look(app, &task, id, abilities).await),
+        "tasks/get" => return Ok(look(app, caller, (&task, id), abilities).await),
         "tasks/update" if !has_declined(request) => {}
         // SECURITY: the word of a client takes back what it asked for, and nothing else.
         _ => drop(app.gate.cancel(task.call, &caller.petitioner())),
@@ -59,7 +58,12 @@ pub async fn answer(
 }
 
 /// A task as it is now.
-async fn look(app: &App, task: &PendingCall, id: &str, abilities: Abilities) -> Map<String, Value> {
+async fn look(
+    app: &App,
+    caller: &Caller,
+    (task, id): (&PendingCall, &str),
+    abilities: Abilities,
+) -> Map<String, Value> {
     let over = task.outcome.borrow().clone();
     if let Some(outcome) = over {
         let was_taken_back = outcome.as_ref().is_err_and(|failure| failure.detail.code == "cancelled");
@@ -67,7 +71,7 @@ async fn look(app: &App, task: &PendingCall, id: &str, abilities: Abilities) -> 
             return about(app, task, id, "cancelled");
         }
         let mut told = about(app, task, id, "completed");
-        let mut result = outcome::told(&outcome, &task.tool);
+        let mut result = calling::told(app, (caller, None), &outcome, &task.tool).await;
         result.insert("resultType".to_owned(), json!("complete"));
         told.insert("result".to_owned(), Value::Object(result));
         return told;
