@@ -18,19 +18,22 @@ use std::{
 use palyra_api::{
     approval::{Containment, Risk},
     call::{Call, NewCall, Output},
+    device::NewPairing,
     mcp::{McpServer, McpSettings, McpState, McpTool, PinMcpTools},
-    member::SetFlag,
+    member::{NewInvitation, SetFlag},
+    token::NewToken,
 };
 use palyra_client::{Client, ClientError};
 use palyra_tests::{
     daemon::{DaemonLab, DaemonPlan, accepted, approve, asked, over, refused, tool},
     facade::Answered,
     gateway::Gateway,
+    paired::pair,
     scripted::{Reply, Scripted},
     token::token,
     vault,
 };
-use palyra_types::{SecretRef, Sha256Digest, WorkspaceName};
+use palyra_types::{PrincipalId, SecretRef, Sha256Digest, WorkspaceName, WorkspaceRole};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -206,6 +209,53 @@ async fn what_a_person_approves_names_the_server_its_command_and_the_pin() {
         (tier.as_deref(), writes.as_str(), hosts, secrets),
         (Some("c"), "the workspace lab, and nothing else", vec![], vec![])
     );
+}
+
+/// Where a call is made says nothing about where a server works.
+#[tokio::test]
+async fn whoever_is_bound_to_other_workspaces_neither_uses_a_server_that_works_in_this_one_nor_approves_it() {
+    let shop = tempfile::tempdir().unwrap();
+    let other = format!("[[workspace]]\nname = \"shop\"\npath = \"{}\"\n", shop.path().display());
+    let lab = lab(DaemonPlan::default().config(&other)).await;
+    let owner = lab.owner();
+    added(&owner, "scripted", &scripted()).await;
+    let only = |name: &str| Some(vec![WorkspaceName::parse(name).unwrap()]);
+    let minted = async |name: &str| {
+        let bound = NewToken { workspaces: only(name), ..token("agent:coder", &["calls.create", "mcp.call"]) };
+        owner.mint_token(&bound).await.unwrap().secret
+    };
+    let (of_lab, of_shop) = (minted("lab").await, minted("shop").await);
+    for workspace in [None, only("shop").and_then(|mut names| names.pop())] {
+        let call = NewCall { workspace, ..tool("mcp.scripted.echo", json!({})) };
+        let refusal = lab.holder_of(&of_shop).propose(&call, None).await.unwrap_err();
+        let ClientError::Refused { status, error } = refusal else { panic!("{refusal}") };
+        assert_eq!((status, error.code.as_str()), (403, "denied_by_policy"), "{error:?}");
+        assert!(error.message.contains("works in a workspace that whoever asks does not belong to"), "{error:?}");
+    }
+    owner.set_flag("team_mode", &SetFlag { on: true }).await.unwrap();
+    let user = PrincipalId::parse("ada").unwrap();
+    let invitation = NewInvitation {
+        user: user.clone(),
+        role: WorkspaceRole::Admin,
+        workspaces: only("shop"),
+        lifetime_seconds: None,
+    };
+    owner.invite(&invitation).await.unwrap();
+    let theirs = NewPairing { principal: Some("user:ada".to_owned()), ..NewPairing::default() };
+    let ada = lab.of_device(&pair(&lab, &theirs).await);
+    let call = accepted(tool("mcp.scripted.echo", json!({})));
+    let call = lab.holder_of(&of_lab).propose(&NewCall { workspace: None, ..call }, None).await.unwrap();
+    let question = asked(&owner, 1).await.remove(0);
+    assert!(approve(&ada, &question).await.is_err());
+    approve(&owner, &question).await.unwrap();
+    assert_eq!(said(&over(&owner, call.id).await), "{}");
+    // It is told to those alone who can use it.
+    let mut gateway = Gateway { lab, token: of_lab };
+    for (token, is_told) in [(gateway.token.clone(), true), (of_shop, false)] {
+        gateway.token = token;
+        let listed = gateway.stateless("tools/list", &json!({}), &json!({})).await.body;
+        assert_eq!(listed.contains("mcp_scripted_echo"), is_told, "{listed}");
+    }
 }
 
 #[tokio::test]

@@ -60,7 +60,9 @@ impl Inner {
         let who = Petitioner { device, token, ..by.into() };
         self.credentials.as_they_stand(&who).is_some_and(|now| {
             let governs = now.principal.kind() != PrincipalKind::User || !now.principal.roles().is_empty();
-            let reaches = workspace.is_none_or(|name| now.member_of.is_none_or(|only| only.contains(&name)));
+            let registry = self.registry.load();
+            let mut places = workspace.iter().chain(registry.own_workspace(&row.tool));
+            let reaches = now.member_of.is_none_or(|only| places.all(|name| only.contains(name)));
             governs && reaches
         })
     }

@@ -113,6 +113,12 @@ impl Gate {
     /// policy denies whatever these are is not worth being offered.
     #[must_use]
     pub fn could(&self, by: &Petitioner, tool: &ToolMetadata) -> bool {
+        let registry = self.inner.registry.load();
+        if let (Some(own), Some(bound)) = (registry.own_workspace(&tool.name), &by.member_of)
+            && !bound.contains(own)
+        {
+            return false;
+        }
         let InForce { settings, policies, .. } = self.inner.in_force();
         let request = PolicyRequest {
             principal: by.principal.clone(),

@@ -7,7 +7,7 @@ use palyra_types::{
     visible::visible,
 };
 
-use crate::{decide::ToolDecision, plan::Unfit, tools::CallError};
+use crate::{decide::ToolDecision, plan::Unfit, tool::IntendError, tools::CallError};
 
 /// Why a call did not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -130,6 +130,7 @@ impl Refusal {
             Self::Call(CallError::UnknownTool { .. }) => "unknown_tool",
             Self::Call(CallError::NoVault { is_locked: true }) => "vault_locked",
             Self::Call(CallError::NoVault { is_locked: false }) => "vault_closed",
+            Self::Call(CallError::Intend(IntendError::NotTheirs(_))) => "denied_by_policy",
             Self::Call(_) => "bad_arguments",
             Self::UnknownWorkspace(_) => "unknown_workspace",
             Self::Denied(_) => "denied_by_policy",

@@ -44,6 +44,11 @@ pub trait Service: Send + Sync {
     /// When the arguments mean nothing that could be done.
     fn intend(&self, operation: &str, args: &JsonObject, asker: Asker<'_>) -> Result<ServiceIntent, IntendError>;
 
+    /// The workspace that it works in wherever it is called, if it has one of its own.
+    fn workspace(&self) -> Option<&WorkspaceName> {
+        None
+    }
+
     /// Whether that takes no time to speak of. What does is asked where nobody else waits.
     fn glances(&self, _operation: &str) -> bool {
         true
@@ -279,6 +284,12 @@ impl Tool for ServiceTool {
     }
 
     fn intend(&self, args: &JsonObject, place: &Place<'_>) -> Result<Intent, IntendError> {
+        // SECURITY: policy is asked about the workspace of the call, which anybody chooses who belongs to it, or leaves out.
+        if let (Some(own), Some(bound)) = (self.service.workspace(), place.asker.member_of)
+            && !bound.contains(own)
+        {
+            return Err(IntendError::NotTheirs(self.definition.name().clone()));
+        }
         let ServiceIntent { touches, about, terms, deputy } =
             self.service.intend(&self.operation, args, place.asker)?;
         let (service, operation) = (self.service.name().to_owned(), self.operation.clone());
@@ -291,6 +302,10 @@ impl Tool for ServiceTool {
 
     fn service(&self) -> Option<Arc<dyn Service>> {
         Some(Arc::clone(&self.service))
+    }
+
+    fn own_workspace(&self) -> Option<&WorkspaceName> {
+        self.service.workspace()
     }
 }
 

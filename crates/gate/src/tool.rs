@@ -15,7 +15,7 @@ use palyra_sandbox::{
 };
 use palyra_types::{
     AbsolutePath, HostName, Json, JsonError, JsonObject, Process, SandboxTier, SecretRef, Sha256Digest, SkillId,
-    ToolCapability, ToolMetadata, ToolName,
+    ToolCapability, ToolMetadata, ToolName, WorkspaceName,
     host::HostError,
     json::{self, Limits},
     path::PathError,
@@ -123,6 +123,11 @@ pub trait Tool: Send + Sync {
 
     /// The service that performs it, for those that one does.
     fn service(&self) -> Option<Arc<dyn Service>> {
+        None
+    }
+
+    /// The workspace that it works in wherever it is called, for those that have one of their own.
+    fn own_workspace(&self) -> Option<&WorkspaceName> {
         None
     }
 }
@@ -484,6 +489,9 @@ pub enum IntendError {
     /// The tool works in a workspace and the call has none.
     #[error("the call names no workspace")]
     NoWorkspace,
+    /// The tool works in a workspace of its own, and whoever asks is bound to others.
+    #[error("`{0}` works in a workspace that whoever asks does not belong to")]
+    NotTheirs(ToolName),
     /// The arguments do not have the shape that the schema demands.
     #[error("the arguments cannot be read: {}", visible(.0))]
     Shape(String),
@@ -615,6 +623,7 @@ impl IntendError {
         match self {
             Self::TakesLonger => "look at the whole",
             Self::NoWorkspace => "name one of the configured workspaces",
+            Self::NotTheirs(_) => "an owner or admin adds the workspace to the member or to the token",
             Self::Shape(_) => "look at the input schema of the tool",
             Self::Workspace(error) => error.advice(),
             Self::NotDeveloping(_) => {

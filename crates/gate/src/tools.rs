@@ -31,7 +31,7 @@ use std::{
 
 use palyra_package::schema::{Effort, TooMuchWork};
 use palyra_policy::{DataError, builtin_tools};
-use palyra_types::{JsonError, JsonObject, ToolMetadata, ToolName, visible::visible, word::nearest};
+use palyra_types::{JsonError, JsonObject, ToolMetadata, ToolName, WorkspaceName, visible::visible, word::nearest};
 use serde::Deserialize;
 
 use self::arguments::ArgumentCheck;
@@ -140,6 +140,11 @@ impl Registry {
     /// The service that performs a tool, for those that one does.
     pub(crate) fn service(&self, name: &ToolName) -> Option<Arc<dyn Service>> {
         self.entry(name).ok()?.tool.service()
+    }
+
+    /// The workspace that a tool works in wherever it is called, if it has one of its own.
+    pub(crate) fn own_workspace(&self, name: &ToolName) -> Option<&WorkspaceName> {
+        self.entry(name).ok()?.tool.own_workspace()
     }
 
     /// The definitions of the tools that can be called, in the order of their names.

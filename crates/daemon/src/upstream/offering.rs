@@ -16,7 +16,7 @@ use palyra_gate::{
     ServiceTool, Tool as GateTool, ToolDefinition,
 };
 use palyra_types::{
-    HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolCapability, ToolMetadata, ToolName,
+    HostName, JsonError, JsonObject, SandboxTier, Sha256Digest, ToolCapability, ToolMetadata, ToolName, WorkspaceName,
     visible::visible,
 };
 use palyra_upstream::{Definition, Program, Reach, ServerName, ServerSection};
@@ -95,6 +95,13 @@ impl McpService {
 impl Service for McpService {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn workspace(&self) -> Option<&WorkspaceName> {
+        match &self.section.reach {
+            Reach::Program(program) => program.workspace.as_ref(),
+            Reach::Address(_) => None,
+        }
     }
 
     fn intend(&self, operation: &str, _: &JsonObject, _: Asker<'_>) -> Result<ServiceIntent, IntendError> {
@@ -243,7 +250,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
-    use palyra_types::{SecretRef, WorkspaceName};
+    use palyra_types::SecretRef;
 
     use super::*;
 

@@ -339,17 +339,22 @@ impl Inner {
             action: Action::ApprovalAnswer,
             resource: Resource::Object(ObjectKind::Approval, id),
         };
-        let context = PolicyRequestContext {
-            channel: by.channel.clone(),
-            device_id: by.device.clone(),
-            tool_name: Some(prompt.tool.clone()),
-            workspace: prompt.workspace.clone(),
-            member_of: by.member_of.clone(),
-            ..PolicyRequestContext::at(self.clock.now())
-        };
-        let decision = policies.decide(&request, &context, &settings.evaluation);
-        if decision.verdict != Verdict::Allow {
-            return Err(AnswerError::Policy(decision.reason()));
+        // A tool that works in a workspace of its own is approved by whoever belongs to that one, too.
+        let own = self.registry.load().own_workspace(&prompt.tool).cloned();
+        let own = own.filter(|own| prompt.workspace.as_ref() != Some(own));
+        for workspace in std::iter::once(prompt.workspace.clone()).chain(own.map(Some)) {
+            let context = PolicyRequestContext {
+                channel: by.channel.clone(),
+                device_id: by.device.clone(),
+                tool_name: Some(prompt.tool.clone()),
+                workspace,
+                member_of: by.member_of.clone(),
+                ..PolicyRequestContext::at(self.clock.now())
+            };
+            let decision = policies.decide(&request, &context, &settings.evaluation);
+            if decision.verdict != Verdict::Allow {
+                return Err(AnswerError::Policy(decision.reason()));
+            }
         }
         match (settings.config.approvals.presence, &self.presence) {
             (Presence::None, _) => Ok(()),
