@@ -1,8 +1,8 @@
 //! Calls that wait for a person longer than their client does.
 //!
 //! Guarantees: whoever asks again for the same goes on with the same call, so nobody is asked twice: with the handle that they were given,
-//! which works once, or with the same tool and arguments. It is the same only for the same credential and the same session, and for one
-//! request at a time. A handle is random and says nothing; what it stands for is kept here.
+//! which works once, or with the same tool and arguments, unless it has been over for a while: then whoever says the same again wants it done
+//! again. It is the same only for the same credential and the same session, and for one request at a time. A handle is random and says nothing; what it stands for is kept here.
 //! Does not: end calls. One that nobody comes back for waits for its answer like any call that was accepted, and runs if it is yes.
 
 use std::{
@@ -41,6 +41,8 @@ pub struct PendingCall {
     whose: Whose,
     what: Sha256Digest,
     begun: Instant,
+    /// When it was over, if it was kept by then.
+    ended: OnceLock<Instant>,
     handle: Mutex<Option<Sha256Digest>>,
     task: OnceLock<(Sha256Digest, Timestamp)>,
     attended: AtomicBool,
@@ -60,7 +62,7 @@ impl PendingCall {
     #[must_use]
     pub fn new(call: CallId, (tool, what): (ToolName, Sha256Digest), whose: Whose, outcome: Outcome) -> Self {
         let (handle, task, attended) = (Mutex::default(), OnceLock::new(), AtomicBool::new(true));
-        Self { call, tool, outcome, whose, what, begun: Instant::now(), handle, task, attended }
+        Self { call, tool, outcome, whose, what, begun: Instant::now(), ended: OnceLock::new(), handle, task, attended }
     }
 
     /// Lets the next request go on with it.
@@ -72,6 +74,18 @@ impl PendingCall {
     #[must_use]
     pub fn task_since(&self) -> Option<Timestamp> {
         self.task.get().map(|(_, since)| *since)
+    }
+
+    /// Whether somebody who says the same as was said for this call means it.
+    fn is_meant(&self, now: Instant) -> bool {
+        self.ended.get().is_none_or(|ended| now.saturating_duration_since(*ended) < JOINED)
+    }
+
+    /// Remembers when it is over.
+    async fn note_end(self: Arc<Self>) {
+        let mut outcome = self.outcome.clone();
+        let _ = outcome.wait_for(Option::is_some).await;
+        let _ = self.ended.set(Instant::now());
     }
 
     fn attend(&self) -> bool {
@@ -132,7 +146,9 @@ impl PendingCalls {
             // It goes on; asking for it again is a new call.
             calls.remove(&oldest);
         }
-        calls.insert(call.call, Arc::clone(call));
+        if calls.insert(call.call, Arc::clone(call)).is_none() {
+            tokio::spawn(Arc::clone(call).note_end());
+        }
     }
 
     /// The call that a handle stands for, if all else is the same. The handle is used up.
@@ -157,8 +173,13 @@ impl PendingCalls {
     /// The call that somebody asks for again, in the same words.
     #[must_use]
     pub fn same(&self, whose: &Whose, what: Sha256Digest) -> Option<Arc<PendingCall>> {
+        self.same_at(Instant::now(), whose, what)
+    }
+
+    fn same_at(&self, now: Instant, whose: &Whose, what: Sha256Digest) -> Option<Arc<PendingCall>> {
         let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |one: &PendingCall| one.whose == *whose && one.what == what && one.task.get().is_none();
+        let is_same = |one: &PendingCall| one.whose == *whose && one.what == what && one.task.get().is_none();
+        let is_it = |one: &PendingCall| is_same(one) && one.is_meant(now);
         let call = calls.values().find(|one| is_it(one) && one.attend())?;
         Some(Arc::clone(call))
     }
@@ -177,6 +198,9 @@ impl PendingCalls {
 
 /// How many calls of one credential are kept for it to come back.
 const MOST_OF_ONE: usize = 256;
+
+/// How long a call that is over is what its words mean.
+const JOINED: Duration = Duration::from_secs(120);
 
 /// How long, at least.
 pub const KEPT: Duration = Duration::from_secs(1_800);
@@ -197,8 +221,8 @@ mod tests {
         Arc::new(PendingCall::new(call, (tool, what), whose, watch::channel(None).1))
     }
 
-    #[test]
-    fn a_handle_works_once_for_whom_and_what_it_was_given() {
+    #[tokio::test]
+    async fn a_handle_works_once_for_whom_and_what_it_was_given() {
         let (calls, entropy, what) = (PendingCalls::default(), SeededEntropy::new(1), Sha256Digest::of(b"echo"));
         let mine = whose("tok-a", None);
         let call = waiting(mine.clone(), what);
@@ -213,8 +237,32 @@ mod tests {
         assert!(next != handle && calls.by_handle(&next, &mine, what).is_some());
     }
 
-    #[test]
-    fn the_same_words_go_on_with_the_same_call_one_request_at_a_time() {
+    #[tokio::test]
+    async fn the_same_words_soon_after_a_call_is_over_are_told_what_came_of_it_and_later_they_are_another_call() {
+        let (calls, entropy, what) = (PendingCalls::default(), SeededEntropy::new(1), Sha256Digest::of(b"echo"));
+        let (mine, (over, outcome)) = (whose("tok-a", None), watch::channel(None));
+        let tool = ToolName::parse("process.run").unwrap();
+        let call = CallId::from_parts(Timestamp::from_unix_millis(0), 7);
+        let call = Arc::new(PendingCall::new(call, (tool, what), mine.clone(), outcome));
+        let handle = calls.keep(&call, &entropy).unwrap();
+        let at = |now: Instant| {
+            let found = calls.same_at(now, &mine, what);
+            found.iter().for_each(|one| one.leave());
+            found.is_some()
+        };
+        assert!(at(Instant::now() + 10 * JOINED), "one that waits is meant for as long as it does");
+        over.send_replace(Some(Err(Failure::internal("x"))));
+        while call.ended.get().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let ended = *call.ended.get().unwrap();
+        assert!(at(ended) && at(ended + JOINED - Duration::from_millis(1)));
+        assert!(!at(ended + JOINED));
+        assert!(calls.by_handle(&handle, &mine, what).is_some(), "a handle leads to it for longer");
+    }
+
+    #[tokio::test]
+    async fn the_same_words_go_on_with_the_same_call_one_request_at_a_time() {
         let (calls, entropy, what) = (PendingCalls::default(), SeededEntropy::new(1), Sha256Digest::of(b"echo"));
         let mine = whose("tok-a", Some("s"));
         let call = waiting(mine.clone(), what);
