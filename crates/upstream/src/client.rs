@@ -33,6 +33,7 @@ use crate::{
     hiding::{Hiding, cut},
     http::{HttpLink, HttpTrouble},
     lines::Lines,
+    pace::Pace,
 };
 
 /// A conversation with a server.
@@ -192,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Servers of today tell of changes to those who asked; those of yesterday tell everybody.
+    /// Servers of today tell of changes to those who asked, and are asked again when they stop; those of yesterday tell everybody.
     fn follow(&self, changed: watch::Sender<u64>) {
         let Some(info) = self.running.peer_info() else { return };
         let tells = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed) == Some(true);
@@ -202,10 +203,20 @@ impl Client {
         let (peer, fate) = (self.running.peer().clone(), self.fate.clone());
         tokio::spawn(async move {
             let following = async {
-                let filter = SubscriptionFilter::builder().tools_list_changed().build();
-                let Ok(mut subscription) = peer.listen(filter).await else { return };
-                while let Ok(Some(_)) = subscription.next().await {
-                    changed.send_modify(|count| *count += 1);
+                let pace = Pace::default();
+                let mut is_first = true;
+                loop {
+                    // SECURITY: a server that ends every subscription at once would have it begun in a loop.
+                    pace.turn().await;
+                    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+                    let Ok(mut subscription) = peer.listen(filter).await else { continue };
+                    // What changed while nobody listened was told to nobody.
+                    if !std::mem::replace(&mut is_first, false) {
+                        changed.send_modify(|count| *count += 1);
+                    }
+                    while let Ok(Some(_)) = subscription.next().await {
+                        changed.send_modify(|count| *count += 1);
+                    }
                 }
             };
             tokio::select! {

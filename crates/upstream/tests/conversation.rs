@@ -231,6 +231,36 @@ async fn a_server_that_says_its_tools_have_changed_is_heard() {
 }
 
 #[tokio::test]
+async fn a_server_of_today_that_stops_telling_of_changes_is_asked_to_again() {
+    let (mut script, pipes) = Script::new();
+    let beginning = async {
+        let discovery = script.request().await;
+        assert_eq!(discovery["method"], "server/discover");
+        let info = json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": { "listChanged": true } },
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
+        script.answer(&discovery, info).await;
+    };
+    let (client, ()) = tokio::join!(Client::over_pipes(pipes, SOON), beginning);
+    let client = client.unwrap();
+    let mut changes = client.changes();
+    let mut begun = Vec::new();
+    for _ in 0..3 {
+        let listening = script.request().await;
+        assert_eq!(listening["method"], "subscriptions/listen");
+        begun.push(std::time::Instant::now());
+        let subscription = json!({ "io.modelcontextprotocol/subscriptionId": listening["id"] });
+        let granted = json!({ "notifications": { "toolsListChanged": true }, "_meta": subscription });
+        let granted =
+            json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": granted });
+        script.say(granted.to_string().as_bytes()).await;
+        script.answer(&listening, json!({ "_meta": subscription, "resultType": "complete" })).await;
+    }
+    // What changed in between would have been told to nobody.
+    tokio::time::timeout(SOON, changes.changed()).await.unwrap().unwrap();
+    assert!(begun[2] - begun[1] >= Duration::from_millis(900), "it is asked in a loop: {begun:?}");
+}
+
+#[tokio::test]
 async fn garbage_and_answers_to_nothing_are_left_out() {
     let (client, mut script) = begun().await;
     let calling = async {

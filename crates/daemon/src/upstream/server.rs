@@ -1,8 +1,8 @@
 //! One MCP server, for as long as it is configured: reached in the background, and again when it is gone.
 //!
 //! Guarantees: there is one conversation with it at most; after a failure it is tried again after a while that grows, or at once when
-//! somebody calls it, but not more often than every second; nothing is asked of it in between but when it says that its tools have changed, and
-//! the more seldom the more often it says so.
+//! somebody calls it, but not more often than every second; it is asked for its tools when it says that they have changed, the more seldom the
+//! more often it says so, and every few minutes whatever it says.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -15,7 +15,7 @@ use palyra_upstream::{About, Client, ClientError, ServerSection, Tool};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -184,12 +184,16 @@ impl Life {
                     self.tell(State::Up(Arc::clone(&up)));
                 }
                 Ok(()) => self.move_on(),
+                // It may be busy with a call; if it is gone, that is noticed below.
+                Err(error) if is_told && !gathering.has_changed => {
+                    tracing::debug!(server = %self.section.name, %error, "an MCP server did not tell its tools again");
+                }
                 Err(error) => break (error.to_string(), error.advice()),
             }
             gathering.listed = Instant::now();
             tokio::select! {
                 trouble = up.client.ended() => break (trouble.to_string(), trouble.advice()),
-                () = gathered(&mut changes, &mut gathering) => {}
+                () = due(&mut changes, &mut gathering) => {}
             }
         };
         up.client.give_up();
@@ -221,11 +225,13 @@ impl Life {
 struct Gathering {
     pause: Duration,
     listed: Instant,
+    /// Whether it said that they have changed, since it was asked last.
+    has_changed: bool,
 }
 
 impl Default for Gathering {
     fn default() -> Self {
-        Self { pause: FIRST_GATHERING, listed: Instant::now() }
+        Self { pause: FIRST_GATHERING, listed: Instant::now(), has_changed: false }
     }
 }
 
@@ -237,6 +243,15 @@ impl Gathering {
         self.pause = (pause * 2).min(LONGEST_GATHERING);
         pause
     }
+}
+
+/// Waits until a server is to be asked for its tools again: because it says that they have changed, or because it may have said nothing.
+async fn due(changes: &mut watch::Receiver<u64>, gathering: &mut Gathering) {
+    let then = gathering.listed + LISTED_AGAIN;
+    gathering.has_changed = tokio::select! {
+        () = gathered(changes, gathering) => true,
+        () = sleep_until(then) => false,
+    };
 }
 
 /// Waits for a change, and for those that come soon after it.
@@ -274,11 +289,28 @@ const FIRST_GATHERING: Duration = Duration::from_millis(200);
 
 const LONGEST_GATHERING: Duration = Duration::from_secs(60);
 
+/// After how long a server is asked for its tools that says nothing of them.
+const LISTED_AGAIN: Duration = Duration::from_secs(300);
+
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_is_asked_again_when_it_says_that_its_tools_have_changed_and_after_a_while_if_it_says_nothing() {
+        let (changed, mut changes) = watch::channel(0);
+        let mut gathering = Gathering::default();
+        changed.send_replace(1);
+        due(&mut changes, &mut gathering).await;
+        assert!(gathering.has_changed);
+        let quiet = timeout(Duration::from_millis(50), due(&mut changes, &mut gathering));
+        assert!(quiet.await.is_err(), "it is not asked all the time");
+        gathering.listed = Instant::now() - LISTED_AGAIN;
+        due(&mut changes, &mut gathering).await;
+        assert!(!gathering.has_changed);
+    }
 
     #[test]
     fn a_server_that_changes_its_tools_all_the_time_is_asked_once_a_minute_and_after_a_quiet_time_at_once() {
