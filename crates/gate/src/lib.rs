@@ -103,7 +103,7 @@ pub use posture::PostureSetting;
 pub use proposal::{ToolProposal, Within};
 pub use recover::Recovered;
 pub use refusal::{CancelCause, Refusal};
-pub use servers::{RunningServer, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan};
+pub use servers::{RunningServer, ServerAddress, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan};
 pub use service::{
     Asker, Deputy, Performed, Performing, Service, ServiceIntent, ServiceOperation, ServiceOrder, ServiceTerms,
     ServiceTool, ServiceWork, StopSignal,

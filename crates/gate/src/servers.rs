@@ -2,9 +2,11 @@
 //!
 //! Guarantees: such a server runs in tier C or not at all, as a principal of its own, `service:mcp.NAME`; policy was asked before it starts, and is
 //! asked about each of its connections; the journal knows that it starts before it does. It ends, with all that it started, when it is told to, when
-//! policy takes back what it was started by, when nobody holds it any more, and with the daemon.
+//! policy takes back what it was started by, when nobody holds it any more, and with the daemon. Policy is asked in the same way whether a server
+//! that somebody else runs may be connected to.
 //! Does not: know what is spoken. Nobody is asked about a server while it runs: what its configuration does not name is refused.
 
+mod address;
 mod directory;
 mod door;
 mod finding;
@@ -27,6 +29,7 @@ use tokio::{
     sync::watch,
 };
 
+pub use self::address::ServerAddress;
 pub(crate) use self::{directory::sweep, places::ServerPlaces};
 use crate::{arming::LineRedaction, tool::HostPort};
 

@@ -1,13 +1,14 @@
 //! How one MCP server is reached: started in an enclosure, or connected to.
 //!
-//! Guarantees: a program runs only by the gate; a secret leaves only in a request to the address that it is configured for, and that it is used
-//! is on record before; what a server says of why it cannot be spoken with holds no secret that it was sent.
+//! Guarantees: a program runs only by the gate, and an address is connected to only if policy lets it; a secret leaves only in a request to the
+//! address that it is configured for, and that it is used is on record before; what a server says of why it cannot be spoken with holds no secret
+//! that it was sent.
 //! Does not: try again. `server.rs` does.
 
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, header};
-use palyra_gate::{Gate, HostPort, ServerHandle, ServerPlan};
+use palyra_gate::{Gate, HostPort, Refusal, ServerAddress, ServerHandle, ServerPlan};
 use palyra_provider::Trust;
 use palyra_types::SecretRef;
 use palyra_upstream::{
@@ -88,6 +89,8 @@ async fn start(gate: &Gate, (name, program): (&ServerName, &Program), within: Du
 }
 
 async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: Duration) -> Result<Linked, Unreached> {
+    let refused = |refusal: Refusal| Unreached::new(refusal.to_string(), refusal.advice());
+    gate.may_connect_to(&place(name, address)?).await.map_err(refused)?;
     let is_encrypted = address.url.is_encrypted();
     // What the machine trusts is read from files.
     let trust = move || if is_encrypted { Trust::of_machine(None) } else { Trust::of_nobody() };
@@ -101,8 +104,7 @@ async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: 
     if !sent.is_empty() {
         let body = json!({ "by": format!("service:mcp.{name}"), "secrets": sent, "host": address.url.host(),
             "port": address.url.port(), "how": "header" });
-        let recorded = gate.mcp_secrets_used(&body).await;
-        recorded.map_err(|refusal| Unreached::new(refusal.to_string(), refusal.advice()))?;
+        gate.mcp_secrets_used(&body).await.map_err(refused)?;
     }
     let credentials = FromVault { gate: gate.clone(), address: address.clone() };
     let link = HttpLink::new(address.url.clone(), trust.config(), Arc::new(credentials));
@@ -110,6 +112,26 @@ async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: 
         Ok(client) => Ok(Linked { client, program: None, executor: HTTP_EXECUTOR, layers: Vec::new() }),
         Err(error) => Err(Unreached::new(error.to_string(), error.advice())),
     }
+}
+
+/// Waits until policy does not let a server be spoken with any more. A program is ended by the gate.
+pub(super) async fn forbidden(gate: &Gate, section: &ServerSection) -> Unreached {
+    let Reach::Address(address) = &section.reach else { return std::future::pending().await };
+    let place = match place(&section.name, address) {
+        Ok(place) => place,
+        Err(unreached) => return unreached,
+    };
+    let refusal = gate.forbidden_to_connect_to(&place).await;
+    Unreached::new(format!("policy changed: {refusal}"), refusal.advice())
+}
+
+/// What policy is asked about a server that somebody else runs.
+fn place(name: &ServerName, address: &Address) -> Result<ServerAddress, Unreached> {
+    Ok(ServerAddress {
+        name: name.object().map_err(|error| Unreached::new(error.to_string(), error.advice()))?,
+        place: HostPort { host: address.url.host().clone(), port: address.url.port() },
+        secrets: secrets(address).into_iter().collect(),
+    })
 }
 
 /// Takes secrets out of the vault for as long as it takes to send them.

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    link::{Linked, Unreached, reach},
+    link::{Linked, Unreached, forbidden, reach},
     sent::Sent,
 };
 
@@ -176,6 +176,8 @@ impl Life {
         let mut changes = client.changes();
         let up = Arc::new(Up { client, executor, layers });
         let (mut is_told, mut gathering) = (false, Gathering::default());
+        let forbidden = forbidden(&self.gate, &self.section);
+        tokio::pin!(forbidden);
         let trouble = loop {
             match self.list(&up.client).await {
                 Ok(()) if !is_told => {
@@ -188,18 +190,19 @@ impl Life {
                 Err(error) if is_told && !gathering.has_changed => {
                     tracing::debug!(server = %self.section.name, %error, "an MCP server did not tell its tools again");
                 }
-                Err(error) => break (error.to_string(), error.advice()),
+                Err(error) => break (error.to_string(), error.advice().to_owned()),
             }
             gathering.listed = Instant::now();
             tokio::select! {
-                trouble = up.client.ended() => break (trouble.to_string(), trouble.advice()),
+                trouble = up.client.ended() => break (trouble.to_string(), trouble.advice().to_owned()),
+                Unreached { why, help, .. } = &mut forbidden => break (why, help),
                 () = due(&mut changes, &mut gathering) => {}
             }
         };
         up.client.give_up();
         let (why, help) = trouble;
         let Some(end) = ended(program).await else { return Unreached::new(why, help) };
-        Unreached { why: format!("{why}; {}", end.why), help: help.to_owned(), stderr: shown(&end.stderr) }
+        Unreached { why: format!("{why}; {}", end.why), help, stderr: shown(&end.stderr) }
     }
 
     async fn list(&self, client: &Client) -> Result<(), ClientError> {
