@@ -536,32 +536,103 @@ async fn a_secret_is_told_by_nobody_when_a_server_says_no_with_what_it_was_sent(
 
 /// A server over HTTPS with a certificate of its own, which says of its tool what it was sent.
 async fn encrypted() -> Scripted {
+    Scripted::encrypted(&["localhost"], spoken).await
+}
+
+/// What a server at an address says to a request.
+fn spoken(request: &str) -> Reply {
     let answered =
         |status: &str, body: &str| Reply::with(status, "content-type: application/json\r\nconnection: close\r\n", body);
-    Scripted::encrypted(&["localhost"], move |request| {
-        let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
-        let sent = head.lines().find(|line| line.starts_with("authorization: "));
-        let message: Value = serde_json::from_str(body).unwrap_or_default();
-        let result = match message["method"].as_str() {
-            Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
-                "serverInfo": { "name": "encrypted", "version": "1" } }),
-            Some("tools/list") => {
-                json!({ "tools": [{ "name": "echo", "description": sent, "inputSchema": { "type": "object" } }] })
-            }
-            Some("tools/call") => {
-                json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
-            }
-            Some(_) if message.get("id").is_some() => {
-                let error = json!({ "code": -32_601, "message": "Method not found" });
-                let refusal = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
-                return answered("200 OK", &refusal.to_string());
-            }
-            Some(_) => return answered("202 Accepted", ""),
-            None => return answered("405 Method Not Allowed", ""),
-        };
-        answered("200 OK", &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string())
-    })
-    .await
+    let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+    let sent = head.lines().find(|line| line.starts_with("authorization: "));
+    let message: Value = serde_json::from_str(body).unwrap_or_default();
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "encrypted", "version": "1" } }),
+        Some("tools/list") => {
+            json!({ "tools": [{ "name": "echo", "description": sent, "inputSchema": { "type": "object" } }] })
+        }
+        Some("tools/call") => {
+            json!({ "content": [{ "type": "text", "text": message["params"]["arguments"]["text"] }] })
+        }
+        Some(_) if message.get("id").is_some() => {
+            let error = json!({ "code": -32_601, "message": "Method not found" });
+            let refusal = json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+            return answered("200 OK", &refusal.to_string());
+        }
+        Some(_) => return answered("202 Accepted", ""),
+        None => return answered("405 Method Not Allowed", ""),
+    };
+    answered("200 OK", &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string())
+}
+
+#[tokio::test]
+async fn a_server_at_an_address_is_spoken_with_unless_policy_forbids_it() {
+    let server = Scripted::plain(spoken).await;
+    let lab = lab(DaemonPlan::default()).await;
+    let owner = lab.owner();
+    let key = SecretRef::parse_or_global("docs").unwrap();
+    owner.put_secret(&key, &vault::value("hunter22-tea")).await.unwrap();
+    let at = |host: &str| McpSettings {
+        url: Some(format!("http://{host}:{}/mcp", server.port)),
+        bearer: Some(key.clone()),
+        ..McpSettings::default()
+    };
+    added(&owner, "docs", &at("127.0.0.1")).await;
+    assert_eq!(said(&approved(&lab, tool("mcp.docs.echo", json!({ "text": "tea" }))).await), "tea");
+    // What is forbidden later ends the conversation.
+    let forbidden = "@id(\"not-there\") @why(\"nobody goes there\") forbid (principal, action == \
+                     Palyra::Action::\"net.connect\", resource == Palyra::Host::\"127.0.0.1\");";
+    let rule = lab.home().join("policies/not-there.cedar");
+    fs::write(&rule, forbidden).unwrap();
+    owner.reload().await.unwrap();
+    let ended = until(&owner, "docs", |one| one.state == McpState::Waiting).await;
+    assert!(ended.why.is_some_and(|why| why.contains("nobody goes there")));
+    // What is forbidden is not even connected to.
+    owner.remove_mcp_server("docs").await.unwrap();
+    let before = server.connections();
+    owner.add_mcp_server("docs", &at("127.0.0.1")).await.unwrap();
+    let refused = until(&owner, "docs", |one| one.state == McpState::Waiting).await;
+    assert!(refused.why.is_some_and(|why| why.contains("nobody goes there")));
+    assert_eq!(server.connections(), before);
+    let shown = lab.palyra().args(["mcp", "show", "docs"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("nobody goes there"), "{shown:?}");
+    assert!(kinds(&owner).await.iter().any(|kind| kind == "server.started"), "the refusal is on record");
+    // Nor is one whose secret it may not have.
+    let secret = "@id(\"not-this\") @why(\"this stays here\") forbid (principal is Palyra::Service, action == \
+                  Palyra::Action::\"vault.use\", resource == Palyra::Secret::\"global/docs\");";
+    fs::write(&rule, secret).unwrap();
+    owner.reload().await.unwrap();
+    owner.remove_mcp_server("docs").await.unwrap();
+    owner.add_mcp_server("docs", &at("127.0.0.1")).await.unwrap();
+    let refused = until(&owner, "docs", |one| one.state == McpState::Waiting).await;
+    assert!(refused.why.is_some_and(|why| why.contains("this stays here")));
+    assert_eq!(server.connections(), before);
+}
+
+#[tokio::test]
+async fn what_was_pinned_of_a_server_does_not_count_for_another_under_its_name() {
+    let lab = lab(DaemonPlan::default()).await;
+    let (agent, owner) = (lab.agent(), lab.owner());
+    let path = lab.home().join("config.toml");
+    let before = fs::read_to_string(&path).unwrap();
+    let configured = async |script: &str| {
+        let section = format!(
+            "[[mcp]]\nname = \"scripted\"\ncommand = [\"python3\", \"{script}\", \"tools.json\"]\nworkspace = \"lab\"\n"
+        );
+        fs::write(&path, format!("{before}\n{section}")).unwrap();
+        owner.reload().await.unwrap();
+        until(&owner, "scripted", |one| is_connected(one) && one.server.command[1] == script).await
+    };
+    fs::copy(lab.workspace().join("server.py"), lab.workspace().join("other.py")).unwrap();
+    let server = configured("server.py").await;
+    owner.pin_mcp_tools("scripted", &seen(&server, |_| true)).await.unwrap();
+    let other = configured("other.py").await;
+    assert_eq!((other.tools[0].state.as_str(), other.tools[0].offered), ("new", false));
+    let unpinned = agent.propose(&tool("mcp.scripted.echo", json!({})), None).await.unwrap_err();
+    assert_eq!(refused(unpinned), (404, "unknown_tool".to_owned()));
+    let again = configured("server.py").await;
+    assert_eq!((again.tools[0].state.as_str(), again.tools[0].offered), ("pinned", true));
 }
 
 #[tokio::test]

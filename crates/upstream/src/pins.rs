@@ -1,6 +1,7 @@
 //! Pins: which definition of each tool a person has seen and let count, and how what a server says now compares to it.
 //!
-//! Guarantees: a tool counts only while its server says exactly what was pinned; the pinned definition is kept beside its digest, so that a
+//! Guarantees: a tool counts only while its server says exactly what was pinned, and is the server that it was pinned of: another program or
+//! address under its name has nothing pinned, and neither has any where it is not known which it was pinned of; the pinned definition is kept beside its digest, so that a
 //! difference can be shown; a document that was changed by anybody else than by pinning does not read.
 //! Does not: ask anybody, or write files.
 
@@ -32,6 +33,9 @@ pub struct Pin {
     pub digest: Sha256Digest,
     /// The definition that was seen.
     pub definition: Definition,
+    /// The digest of the program or the address that said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Sha256Digest>,
     /// When it was pinned.
     pub at: Timestamp,
     /// By whom.
@@ -66,16 +70,13 @@ impl Pins {
         serde_json::to_vec_pretty(&document).map_err(|_| PinsError::Unreadable)
     }
 
-    /// What is pinned of a tool, by the server's name for it.
-    #[must_use]
-    pub fn of(&self, server: &ServerName, tool: &str) -> Option<&Pin> {
-        self.0.get(server)?.get(tool)
-    }
-
-    /// The same, with this definition pinned.
-    pub fn pin(&mut self, server: &ServerName, definition: Definition, (at, by): (Timestamp, &str)) {
-        let pin = Pin { digest: definition.digest(), definition, at, by: by.to_owned() };
-        self.0.entry(server.clone()).or_default().insert(pin.definition.name().to_owned(), pin);
+    /// The same, with this definition pinned. What was pinned of another server of its name is forgotten.
+    pub fn pin(&mut self, section: &ServerSection, definition: Definition, (at, by): (Timestamp, &str)) {
+        let reach = Some(section.reach_digest());
+        let pins = self.0.entry(section.name.clone()).or_default();
+        pins.retain(|_, pin| pin.reach == reach);
+        let pin = Pin { digest: definition.digest(), definition, reach, at, by: by.to_owned() };
+        pins.insert(pin.definition.name().to_owned(), pin);
     }
 
     /// The same, without a tool.
@@ -93,23 +94,32 @@ impl Pins {
     /// How the tools of a server stand: those that it lists, or, before it was asked, those that are pinned.
     #[must_use]
     pub fn standings(&self, section: &ServerSection, listed: Option<&[Arc<Tool>]>) -> Vec<Standing> {
-        let pins = self.0.get(&section.name);
+        let reach = Some(section.reach_digest());
+        let pins: BTreeMap<&str, &Pin> = self
+            .0
+            .get(&section.name)
+            .into_iter()
+            .flatten()
+            // SECURITY: a pin is what a person thought of that server, and says nothing of another that took its name.
+            .filter(|(_, pin)| pin.reach == reach)
+            .map(|(tool, pin)| (tool.as_str(), pin))
+            .collect();
         let mut standings: Vec<Standing> = match listed {
             Some(listed) => {
                 let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_ref()).collect();
                 let names = offered(&section.name, &names);
-                let pin = |tool: &Tool| pins.and_then(|pins| pins.get(tool.name.as_ref()));
+                let pin = |tool: &Tool| pins.get(tool.name.as_ref()).copied();
                 listed.iter().zip(names).map(|(tool, name)| Standing::of(section, tool, name, pin(tool))).collect()
             }
             None => Vec::new(),
         };
         let known: BTreeSet<String> = standings.iter().map(|one| one.tool.clone()).collect();
-        let others = pins.into_iter().flatten().filter(|(tool, _)| !known.contains(*tool));
+        let others = pins.into_iter().filter(|(tool, _)| !known.contains(*tool));
         standings.extend(others.map(|(tool, pin)| {
-            let name = offered(&section.name, &[tool]).pop().unwrap_or(Err(NameRefusal::Shape(tool.clone())));
+            let name = offered(&section.name, &[tool]).pop().unwrap_or(Err(NameRefusal::Shape(tool.to_owned())));
             let name = if section.counts(tool) { name } else { Err(NameRefusal::LeftOut) };
             let state = if listed.is_some() { ToolState::Gone } else { ToolState::Pinned };
-            Standing { tool: tool.clone(), name, state, now: None, pin: Some(pin.clone()) }
+            Standing { tool: tool.to_owned(), name, state, now: None, pin: Some(pin.clone()) }
         }));
         standings.sort_by(|a, b| a.tool.cmp(&b.tool));
         standings
@@ -226,7 +236,7 @@ mod tests {
     fn pinned(said: &[(&str, &str)]) -> Pins {
         let mut pins = Pins::default();
         for tool in tools(said) {
-            pins.pin(&ServerName::parse("gh").unwrap(), Definition::of(&tool).unwrap(), (AT, "user:ada"));
+            pins.pin(&section(json!([])), Definition::of(&tool).unwrap(), (AT, "user:ada"));
         }
         pins
     }
@@ -256,6 +266,40 @@ mod tests {
             ]
         );
         assert_eq!(states(&pins, None).iter().filter(|(_, _, offered)| *offered).count(), 3);
+    }
+
+    #[test]
+    fn what_was_pinned_of_one_server_is_not_pinned_of_another_that_took_its_name() {
+        let pins = pinned(&[("read", "Reads.")]);
+        let listed = tools(&[("read", "Reads.")]);
+        let pinned_of = |pins: &Pins, section: Value| {
+            let section = serde_json::from_value(section).unwrap();
+            let of = |listed| pins.standings(&section, listed).iter().filter(|one| one.offer().is_some()).count();
+            (of(Some(listed.as_slice())), of(None))
+        };
+        assert_eq!(pinned_of(&pins, json!({ "name": "gh", "command": ["x"], "call_seconds": 9 })), (1, 1));
+        for other in [
+            json!({ "name": "gh", "command": ["y"] }),
+            json!({ "name": "gh", "command": ["x", "--all"] }),
+            json!({ "name": "gh", "command": ["x"], "workspace": "shop" }),
+            json!({ "name": "gh", "url": "https://gh.example.org/mcp" }),
+        ] {
+            assert_eq!(pinned_of(&pins, other.clone()), (0, 0), "{other}");
+            // Once it is pinned, nothing is left of the one before.
+            let section: ServerSection = serde_json::from_value(other.clone()).unwrap();
+            let mut pins = pins.clone();
+            pins.pin(&section, Definition::of(&tools(&[("more", "More.")])[0]).unwrap(), (AT, "user:ada"));
+            assert_eq!(pinned_of(&pins, json!({ "name": "gh", "command": ["x"] })), (0, 0), "{other}");
+        }
+    }
+
+    #[test]
+    fn pins_of_a_time_that_knew_no_servers_read_and_count_for_none() {
+        let document = String::from_utf8(pinned(&[("read", "Reads.")]).document().unwrap()).unwrap();
+        let mut document: Value = serde_json::from_str(&document).unwrap();
+        document["servers"]["gh"]["read"].as_object_mut().unwrap().remove("reach").unwrap();
+        let pins = Pins::parse(document.to_string().as_bytes()).unwrap();
+        assert_eq!(states(&pins, Some(&[("read", "Reads.")])), [("read".to_owned(), ToolState::New, false)]);
     }
 
     #[test]

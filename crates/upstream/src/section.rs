@@ -11,12 +11,13 @@ use std::{
 
 use http::HeaderName;
 use palyra_types::{
-    EgressEnforcementMode, HostName, SecretRef, WorkspaceName,
+    EgressEnforcementMode, HostName, SecretRef, Sha256Digest, WorkspaceName,
     visible::{is_hidden, visible},
     web_origin::port_number,
     written_as_text,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::{name::ServerName, server_url::ServerUrl};
 
@@ -99,6 +100,17 @@ impl ServerSection {
             Reach::Program(program) => program.command.join(" "),
             Reach::Address(address) => address.url.to_string(),
         }
+    }
+
+    /// The digest of what is started, and in which workspace, or of the address that is connected to. Another is another server, whatever it is
+    /// called.
+    #[must_use]
+    pub fn reach_digest(&self) -> Sha256Digest {
+        let reach = match &self.reach {
+            Reach::Program(Program { command, workspace, .. }) => json!({ "command": command, "workspace": workspace }),
+            Reach::Address(address) => json!({ "url": address.url.to_string() }),
+        };
+        Sha256Digest::of(reach.to_string().as_bytes())
     }
 
     /// Whether there is nothing that speaks of secrets in it.

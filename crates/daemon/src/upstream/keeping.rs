@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(states(&mut keeping, &all, None), []);
         assert_eq!(states(&mut keeping, &all, Some(&first)), [(ToolState::New, true)]);
         let mut pins = Pins::default();
-        pins.pin(&all.name, Definition::of(&first[0]).unwrap(), (Timestamp::from_unix_millis(0), "user:ada"));
+        pins.pin(&all, Definition::of(&first[0]).unwrap(), (Timestamp::from_unix_millis(0), "user:ada"));
         keeping.keep_pins(pins).unwrap();
         assert_eq!(states(&mut keeping, &all, Some(&first)), [(ToolState::Pinned, true)]);
         assert_eq!(states(&mut keeping, &all, Some(&second)), [(ToolState::Changed, true)]);

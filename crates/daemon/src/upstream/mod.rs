@@ -181,11 +181,11 @@ impl Upstreams {
         by: &Principal,
     ) -> Result<(), Failure> {
         let _alone = self.changing.lock().await;
-        let (standings, mut pins) = {
+        let (standings, mut pins, section) = {
             let mut now = self.now();
             let server = now.servers.get(name).cloned().ok_or_else(|| unknown(name))?;
             let pins = now.keeping.pinned.clone().map_err(|why| unusable(&why))?;
-            (now.standings(&server), pins)
+            (now.standings(&server), pins, server.section.clone())
         };
         let wanted: Wanted =
             seen.iter().map(|(tool, digest)| pinnable(&standings, tool, *digest)).collect::<Result<_, _>>()?;
@@ -198,7 +198,7 @@ impl Upstreams {
         self.gate.record_mcp(RecordKind::McpPinned, &body).await?;
         let (at, by) = (self.gate.clock().now(), by.to_string());
         for (definition, _) in wanted {
-            pins.pin(name, definition, (at, &by));
+            pins.pin(&section, definition, (at, &by));
         }
         self.now().keeping.keep_pins(pins).map_err(|why| unusable(&why))?;
         self.offer();
