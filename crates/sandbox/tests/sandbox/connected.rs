@@ -143,9 +143,9 @@ async fn it_sees_neither_the_machine_nor_its_processes_nor_a_network() {
     let connect =
         format!("/usr/bin/perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(\"127.0.0.1:{port}\") ? 1 : 0'");
     assert_eq!(spoken.ask(&connect).await.trim(), "0");
-    let descriptors = spoken.ask("ls /proc/$$/fd").await;
-    let descriptors: BTreeSet<&str> = descriptors.split_whitespace().collect();
-    assert!(descriptors.is_superset(&BTreeSet::from(["0", "1", "2"])) && descriptors.len() <= 4, "{descriptors:?}");
+    // The shell holds ends of a pipe for a moment. What it was started with, it hands on; 3 is the directory that is listed.
+    let descriptors = spoken.ask("ls /proc/self/fd").await;
+    assert_eq!(descriptors.split_whitespace().collect::<BTreeSet<_>>(), BTreeSet::from(["0", "1", "2", "3"]));
 }
 
 #[tokio::test]
