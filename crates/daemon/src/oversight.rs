@@ -1,6 +1,6 @@
 //! Who sees what: an agent sees its own calls and runs, people who oversee see everything.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use palyra_api::{
     authorize::{AuthorizationSelection, Authorizations, Decision},
@@ -185,21 +185,36 @@ pub async fn authorizations_last(
     Ok(Authorizations { authorizations: page.told, more: false })
 }
 
-/// The decisions of hooks among these records, newest first.
+/// The decisions of hooks among these records, newest first. What else was recorded between them may be long, and is not read.
 async fn decisions(app: &App, from: u64, before: u64) -> Result<Vec<Recorded>, Failure> {
-    let count = |from: u64| usize::try_from(before.saturating_sub(from)).unwrap_or_default();
-    let headings = app.store.subjects(from, count(from)).await?;
-    let first = headings.iter().find(|(_, kind, _)| *kind == RecordKind::HookDecided).map(|(seq, ..)| *seq);
-    let (mut found, mut next) = (Vec::new(), first.unwrap_or(before));
-    while next < before {
-        let records = app.store.records_within(next, count(next), PORTION_BYTES).await?;
-        let Some(last) = records.last() else { break };
-        next = last.record.seq.saturating_add(1);
-        // Where records were dropped, later ones are read in their place.
-        found.extend(records.iter().filter(|one| one.record.seq < before).filter_map(Recorded::of));
+    let headings = app.store.subjects(from, usize::try_from(before.saturating_sub(from)).unwrap_or_default()).await?;
+    let decided = headings.iter().filter(|(seq, kind, _)| *seq < before && *kind == RecordKind::HookDecided);
+    let mut found = Vec::new();
+    for Range { start: mut next, end } in runs(decided.map(|(seq, ..)| *seq)) {
+        while next < end {
+            let count = usize::try_from(end.saturating_sub(next)).unwrap_or_default();
+            let records = app.store.records_within(next, count, PORTION_BYTES).await?;
+            let Some(last) = records.last() else { break };
+            next = last.record.seq.saturating_add(1);
+            // Where records were dropped, later ones are read in their place.
+            found.extend(records.iter().filter(|one| one.record.seq < end).filter_map(Recorded::of));
+        }
     }
     found.reverse();
     Ok(found)
+}
+
+/// Numbers in their order, those together that follow one another.
+fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for number in numbers {
+        let end = number.saturating_add(1);
+        match runs.last_mut().filter(|run| run.end == number) {
+            Some(run) => run.end = end,
+            None => runs.push(number..end),
+        }
+    }
+    runs
 }
 
 /// What is told together.
@@ -242,3 +257,14 @@ const PORTION_BYTES: usize = 1 << 20;
 
 /// How many bytes of calls or decisions are told at once, more or less.
 const PAGE_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_follow_one_another_are_read_together_and_what_lies_between_is_not() {
+        assert_eq!(runs([3, 4, 5, 9, 11, 12].into_iter()), [3..6, 9..10, 11..13]);
+        assert_eq!(runs(std::iter::empty()), []);
+    }
+}
