@@ -306,4 +306,4 @@ impl SchedulingError {
 pub(super) const UNNAMED: &str = "`cron.list` tells your own; a person sees all with `palyra cron list`";
 
 /// Where it is in the state directory.
-const DIRECTORY: &str = "schedule";
+pub(super) const DIRECTORY: &str = "schedule";

@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use palyra_access::AccessRegistry;
 use palyra_gate::{
-    Asker, Gate, IntendError, Performed, Performing, Petitioner, Service, ServiceIntent, ServiceOperation, ServiceOrder,
+    Asker, Gate, IntendError, Performed, Performing, Petitioner, Service, ServiceIntent, ServiceOperation,
+    ServiceOrder, ServiceWork, ToolProposal,
 };
 use palyra_policy::Touch;
 use palyra_schedule::{CronExpression, Every, Job, Missed, NewJob, Owner, When, Zone, job::MOST_TIMEOUT_SECONDS};
@@ -93,7 +94,7 @@ impl Service for Cron {
     }
 
     fn perform(self: Arc<Self>, order: ServiceOrder) -> Performing {
-        Box::pin(async move { self.perform_now(&order).await.unwrap_or_else(|failed| failed) })
+        Box::pin(async move { self.perform_now(&order.work, &order.proposal).await.unwrap_or_else(|failed| failed) })
     }
 }
 
@@ -127,11 +128,10 @@ impl Cron {
         }
     }
 
-    async fn perform_now(&self, order: &ServiceOrder) -> Result<Performed, Performed> {
-        let (proposal, subject) = (&order.proposal, order.proposal.subject());
-        let by = proposal.principal.to_string();
-        let done = match order.work.operation.as_str() {
-            "cron.create" => return self.create(order).await,
+    async fn perform_now(&self, work: &ServiceWork, proposal: &ToolProposal) -> Result<Performed, Performed> {
+        let (by, subject) = (proposal.principal.to_string(), proposal.subject());
+        let done = match work.operation.as_str() {
+            "cron.create" => return self.create(proposal).await,
             "cron.list" => {
                 let jobs = self.schedule.list(Some(by)).await.map_err(|error| failed(&error))?;
                 let schedules: Vec<_> = jobs.iter().map(schedule::told).collect();
@@ -143,8 +143,7 @@ impl Cron {
                     .map_err(|error| Performed::failed(error.to_string(), error.advice()))?;
                 let job = self.schedule.named(&name).await.map_err(|error| failed(&error))?;
                 // SECURITY: since it was looked at, another one may have taken its name.
-                if operation == "cron.resume"
-                    && !fires(&job).iter().all(|(what, it)| order.work.about.get(what) == Some(it))
+                if operation == "cron.resume" && !fires(&job).iter().all(|(what, it)| work.about.get(what) == Some(it))
                 {
                     return Err(Performed::failed(
                         format!("the schedule `{name}` is not the one that was decided about any more"),
@@ -165,8 +164,7 @@ impl Cron {
         done.map(Performed::by_the_daemon).map_err(|error| failed(&error))
     }
 
-    async fn create(&self, order: &ServiceOrder) -> Result<Performed, Performed> {
-        let proposal = &order.proposal;
+    async fn create(&self, proposal: &ToolProposal) -> Result<Performed, Performed> {
         let unread = |error: IntendError| Performed::failed(error.to_string(), error.advice());
         let create: Create = read_again(&proposal.args)?;
         let (tool, when) = (create.tool().map_err(unread)?, create.when().map_err(unread)?);
@@ -337,3 +335,84 @@ const SCHEDULE: &str = "schedule";
 
 /// What a person is shown its times as.
 const WHEN: &str = "when";
+
+#[cfg(test)]
+mod tests {
+    use palyra_access::FileStore;
+    use palyra_journal::state::Waiting;
+    use palyra_schedule::ScheduleStore;
+    use palyra_types::{
+        Clock, Entropy, Principal, PrincipalId, StateHome,
+        clock::SystemClock,
+        entropy::SystemEntropy,
+        id::{CallId, RunId, SessionId},
+    };
+
+    use super::*;
+
+    /// Schedules in a state directory, with one of the agent's, whose daemon stops: what is done comes as far as its record.
+    fn cron(home: &StateHome) -> (Cron, Job, ToolProposal) {
+        let (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>) =
+            (Arc::new(SystemClock::new()), Arc::new(SystemEntropy));
+        let now = clock.now();
+        let agent = Principal::parse("agent:claude").unwrap();
+        let args = json!({ "job": "nightly" });
+        let proposal = ToolProposal {
+            call: CallId::generate(now, &SystemEntropy).unwrap(),
+            run: RunId::generate(now, &SystemEntropy).unwrap(),
+            session: SessionId::generate(now, &SystemEntropy).unwrap(),
+            principal: agent.clone(),
+            on_behalf_of: None,
+            channel: None,
+            device: None,
+            token: None,
+            member_of: None,
+            workspace: None,
+            tool: ToolName::parse("cron.resume").unwrap(),
+            args: JsonObject::try_from_value(args, Limits::default()).unwrap(),
+            waiting: Waiting::Attached,
+            key: None,
+            within: None,
+            elsewhere: None,
+        };
+        let new = NewJob {
+            name: "nightly".to_owned(),
+            owner: Owner { principal: agent.to_string(), credential: Value::Null },
+            workspace: None,
+            session: proposal.session,
+            tool: ToolName::parse("fs.list").unwrap(),
+            args: Map::new(),
+            when: Every::seconds(60).map(When::Every).unwrap(),
+            missed: Missed::Skip,
+            timeout_seconds: TIMEOUT_SECONDS,
+        };
+        let store = ScheduleStore::open(&home.path().join(schedule::DIRECTORY), Arc::clone(&entropy)).unwrap().store;
+        let job = store.create(&new, now).unwrap();
+        drop(store);
+        let (schedule, _) = Schedule::open(home, OpenGate::default(), (&clock, &entropy)).unwrap();
+        let registry = Arc::new(FileStore::open(&home.path().join("access_registry.json")).unwrap());
+        let access = AccessRegistry::create(registry, clock, entropy, PrincipalId::parse("ada").unwrap()).unwrap();
+        (Cron { schedule: Arc::new(schedule), access, gate: OpenGate::default() }, job, proposal)
+    }
+
+    #[tokio::test]
+    async fn what_is_resumed_is_what_was_decided_about_and_nothing_that_took_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateHome::find(|name| (name == "PALYRA_HOME").then(|| directory.path().into())).unwrap();
+        let (cron, job, proposal) = cron(&home);
+        let why = async |about: BTreeMap<String, String>| {
+            let work = json!({ "service": "schedules", "operation": "cron.resume", "about": about });
+            let work = serde_json::from_value(work).unwrap();
+            cron.perform_now(&work, &proposal).await.unwrap_err().failed.unwrap()
+        };
+        let decided = fires(&job);
+        assert_eq!(why(decided.clone()).await, SchedulingError::Stopped.to_string());
+        let other = "the schedule `agent:claude/nightly` is not the one that was decided about any more";
+        for what in decided.keys() {
+            let mut changed = decided.clone();
+            changed.insert(what.clone(), "another".to_owned());
+            assert_eq!(why(changed).await, other, "{what}");
+        }
+        assert_eq!(why(BTreeMap::new()).await, other);
+    }
+}
