@@ -146,7 +146,8 @@ impl Snapshot {
         CallDecision { verdict, parts }
     }
 
-    fn evaluate(&self, request: &CedarRequest<'_>) -> Result<(Verdict, Cause), RequestError> {
+    /// What the policies say to a request.
+    pub(crate) fn evaluate(&self, request: &CedarRequest<'_>) -> Result<(Verdict, Cause), RequestError> {
         let slice = self.index.slice(request, |position| self.entry(position));
         let question = Question::of(&request.facts(), slice.demands);
         if let Some(answer) = question.as_ref().and_then(|question| slice.answers.to(question)) {

@@ -36,6 +36,7 @@ mod approval_lint;
 pub mod baseline;
 mod cedar_request;
 pub mod compare;
+mod condition;
 pub mod corpus;
 pub mod decision;
 mod demand;

@@ -3,11 +3,10 @@
 //! Cedar gives no reason for a default deny, so this takes the permits apart and tries their conditions one by one, in the most
 //! favourable case: as if the call were approved.
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use cedar_policy::{
-    ActionConstraint, Entities, EvalResult, Expression, PrincipalConstraint, Request, ResourceConstraint,
-    eval_expression,
+    ActionConstraint, Entities, EvalResult, PrincipalConstraint, Request, ResourceConstraint,
     pst::{BinaryOp, Expr, Literal, UnaryOp},
 };
 use palyra_types::PrincipalKind;
@@ -15,10 +14,11 @@ use serde::Serialize;
 
 use crate::{
     cedar_request::CedarRequest,
+    condition::evaluate,
     decision::{Effect, PolicyInfo},
     demand::{ContextKey, Demands},
     set::{LoadedPolicy, Snapshot},
-    tree::{conjuncts, is_context},
+    tree::is_context,
 };
 
 /// Most near misses that are told.
@@ -93,27 +93,22 @@ fn miss(
             told(format!("principal {}", policy.tree.principal), format!("principal is {}", request.principal), None),
         ));
     }
-    let conditions = conjuncts(&policy.tree);
+    let conditions = policy.conditions();
     for (passed, condition) in conditions.iter().enumerate() {
-        match evaluate(condition, question, entities) {
+        match condition.evaluate(question, entities) {
             Ok(EvalResult::Bool(true)) => {}
             outcome => {
+                let expr = &condition.expr;
                 let actual = match outcome {
-                    Ok(_) => actual(condition, question, entities),
+                    Ok(_) => actual(expr, question, entities),
                     Err(error) => format!("it cannot be evaluated: {error}"),
                 };
                 let left = u32::try_from(conditions.len() - passed).unwrap_or(u32::MAX);
-                return Some((left.min(999), told(condition.to_string(), actual, hint(condition))));
+                return Some((left.min(999), told(expr.to_string(), actual, hint(expr))));
             }
         }
     }
     None
-}
-
-/// What a condition comes to.
-pub(crate) fn evaluate(expr: &Expr, question: &Request, entities: &Entities) -> Result<EvalResult, String> {
-    let expression = Expression::from_str(&expr.to_string()).map_err(|error| error.to_string())?;
-    eval_expression(question, entities, &expression).map_err(|error| error.to_string())
 }
 
 /// What there is where a condition did not hold.

@@ -11,10 +11,11 @@ use crate::{
     decision::{Effect, Verdict},
     demand::{ContextKey, Demands},
     facts::ProcessFacts,
-    near_miss::{evaluate, is_about},
+    near_miss::is_about,
+    question::Question,
     request::{PolicyEvaluationConfig, PolicyRequest, PolicyRequestContext},
     set::{LoadedPolicy, Snapshot},
-    tree::conjuncts,
+    slice::Slice,
 };
 
 impl Snapshot {
@@ -27,19 +28,29 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> bool {
-        // What is let as it stands needs no second look, and such answers are kept.
-        if self.decide(request, context, config).verdict != Verdict::Deny {
-            return true;
-        }
         let process = ProcessFacts::default();
         let cedar = CedarRequest::new(&self.vocabulary, request, context, config, &process);
         cedar.and_then(|cedar| self.leaves_open(&cedar)).unwrap_or(false)
     }
 
-    /// Whether some permit may apply, and no forbid surely does.
+    /// The same for a request in Cedar's terms. Answers are kept: this is asked about every tool whenever somebody lists them.
     fn leaves_open(&self, request: &CedarRequest<'_>) -> Result<bool, RequestError> {
         let slice = self.index.slice(request, |position| self.entry(position));
         let known = slice.demands.both(KNOWN);
+        let question = Question::of(&request.facts(), known);
+        if let Some(answer) = question.as_ref().and_then(|question| slice.left_open.to(question)) {
+            return Ok(answer);
+        }
+        // What is let as it stands needs no second look. Whether it is, what only a call says cannot make wrong.
+        let answer = self.evaluate(request)?.0 != Verdict::Deny || self.may_permit(request, &slice, known)?;
+        if let Some(question) = question {
+            slice.left_open.keep(question, answer);
+        }
+        Ok(answer)
+    }
+
+    /// Whether some permit may apply, and no forbid surely does.
+    fn may_permit(&self, request: &CedarRequest<'_>, slice: &Slice, known: Demands) -> Result<bool, RequestError> {
         let question = request.with_approved(request.context(known)?, true)?;
         let entities = request.entities(known)?;
         let policies = slice.settled.policies().chain(slice.open.iter().flat_map(PolicySet::policies));
@@ -67,9 +78,9 @@ fn applies(policy: &LoadedPolicy, request: &CedarRequest<'_>, (question, entitie
         return Applies::Never;
     }
     let mut applies = Applies::Surely;
-    for condition in conjuncts(&policy.tree) {
-        let is_known = Demands::of_condition(&condition).within(KNOWN);
-        match is_known.then(|| evaluate(&condition, question, entities)) {
+    for condition in policy.conditions() {
+        let is_known = condition.demands.within(KNOWN);
+        match is_known.then(|| condition.evaluate(question, entities)) {
             Some(Ok(EvalResult::Bool(true))) => {}
             Some(Ok(EvalResult::Bool(false))) => return Applies::Never,
             // What cannot be evaluated is not known either.
@@ -103,26 +114,38 @@ mod tests {
     use super::*;
     use crate::{Allowlist, Preset, SourceFile};
 
+    /// These rules and a preset.
+    fn set(rules: &str, preset: Preset) -> Snapshot {
+        Snapshot::load(&[preset.source(), SourceFile::operator("rules.cedar", rules)]).unwrap()
+    }
+
+    /// A configuration that lists these channels only.
+    fn listing(channels: &[&str]) -> PolicyEvaluationConfig {
+        let only = Allowlist::Only(channels.iter().map(|channel| Channel::parse(channel).unwrap()).collect());
+        PolicyEvaluationConfig { tool_execute_channel_allowlist: only, ..Preset::Cautious.config().unwrap() }
+    }
+
+    /// An agent that comes in by a channel and looks at a tool.
+    fn looking(tool: &str, channel: &str) -> (PolicyRequest, PolicyRequestContext) {
+        let tool = ToolName::parse(tool).unwrap();
+        let (principal, action) = (Principal::parse("agent:claude").unwrap(), Action::ToolExecute);
+        let request = PolicyRequest { principal, action, resource: Resource::Tool(tool.clone()) };
+        let context = PolicyRequestContext {
+            channel: Channel::parse(channel).ok(),
+            tool_name: Some(tool),
+            ..PolicyRequestContext::at(Timestamp::from_unix_millis(0))
+        };
+        (request, context)
+    }
+
     /// What an agent could be let use by the channel `mcp`, where only `cli` is listed and these rules are in force.
     fn could(rules: &str, preset: Preset) -> Vec<&'static str> {
-        let set = Snapshot::load(&[preset.source(), SourceFile::operator("rules.cedar", rules)]).unwrap();
-        let only = Allowlist::Only([Channel::parse("cli").unwrap()].into());
-        let config =
-            PolicyEvaluationConfig { tool_execute_channel_allowlist: only, ..Preset::Cautious.config().unwrap() };
-        ["fs.list", "fs.write", "process.run"]
-            .into_iter()
-            .filter(|tool| {
-                let tool = ToolName::parse(tool).unwrap();
-                let (principal, action) = (Principal::parse("agent:claude").unwrap(), Action::ToolExecute);
-                let request = PolicyRequest { principal, action, resource: Resource::Tool(tool.clone()) };
-                let context = PolicyRequestContext {
-                    channel: Channel::parse("mcp").ok(),
-                    tool_name: Some(tool),
-                    ..PolicyRequestContext::at(Timestamp::from_unix_millis(0))
-                };
-                set.could(&request, &context, &config)
-            })
-            .collect()
+        let (set, config) = (set(rules, preset), listing(&["cli"]));
+        let could = |tool: &&str| {
+            let (request, context) = looking(tool, "mcp");
+            set.could(&request, &context, &config)
+        };
+        ["fs.list", "fs.write", "process.run"].into_iter().filter(could).collect()
     }
 
     fn run(effect: &str, condition: &str) -> String {
@@ -143,8 +166,8 @@ mod tests {
             "when { context has tier && context.tier == Palyra::Tier::\"c\" }",
             "when { context has process && context.process.name == \"cargo\" }",
             "when { context has workspace } unless { context.approved == false }",
-            "when { context.now < datetime(\"2026-01-01\") }",
-            "unless { context.posture == Palyra::Posture::\"always_allow\" || context.elsewhere }",
+            "when { context.now > datetime(\"2026-01-01\") }",
+            "when { context.posture == Palyra::Posture::\"always_allow\" }",
         ] {
             assert_eq!(could(&run("permit", condition), Preset::Cautious), ["process.run"], "{condition}");
         }
@@ -170,5 +193,38 @@ mod tests {
             let rules = format!("{permit}{}", run("forbid", condition));
             assert_eq!(could(&rules, Preset::Cautious), expected, "{condition}");
         }
+    }
+
+    #[test]
+    fn an_answer_is_kept_and_given_to_the_same_question_alone() {
+        let set = set("", Preset::Cautious);
+        for _ in 0..3 {
+            for (channel, listed, expected) in
+                [("mcp", "cli", false), ("cli", "cli", true), ("mcp", "mcp", true), ("cli", "mcp", false)]
+            {
+                let (request, context) = looking("process.run", channel);
+                let could = set.could(&request, &context, &listing(&[listed]));
+                assert_eq!(could, expected, "{channel} where {listed} is listed");
+            }
+        }
+        let (config, process) = (listing(&["cli"]), ProcessFacts::default());
+        let (request, context) = looking("process.run", "mcp");
+        let cedar = CedarRequest::new(&set.vocabulary, &request, &context, &config, &process).unwrap();
+        let slice = set.index.slice(&cedar, |position| set.entry(position));
+        // Of what was asked, these policies look at nothing but whether the channel is listed.
+        assert_eq!(slice.left_open.len(), 2);
+    }
+
+    #[test]
+    fn policies_are_taken_apart_for_whoever_is_denied_and_no_sooner() {
+        let (set, config) = (set("", Preset::Cautious), listing(&["cli"]));
+        let apart = || set.policies.iter().filter(|policy| policy.is_taken_apart()).count();
+        assert_eq!(apart(), 0);
+        let (request, context) = looking("process.run", "cli");
+        assert!(set.could(&request, &context, &config));
+        assert_eq!(apart(), 0);
+        let (request, context) = looking("process.run", "mcp");
+        assert!(!set.could(&request, &context, &config));
+        assert!((1..set.policies.len()).contains(&apart()), "{}", apart());
     }
 }

@@ -102,18 +102,29 @@ pub(crate) fn fact_of(key: ContextKey, facts: &Facts<'_>) -> Fact {
     }
 }
 
-/// Answers that some policies gave.
-#[derive(Default)]
-pub(crate) struct Answers(RwLock<HashMap<Question, (Verdict, Cause)>>);
+/// Answers that some policies gave, so many at most.
+pub(crate) struct Answers<A, const MOST: usize>(RwLock<HashMap<Question, A>>);
 
-impl Answers {
+/// What they decided.
+pub(crate) type Decided = Answers<(Verdict, Cause), 256>;
+
+/// Whether they leave open that something is let. It is asked about every tool there is, for whoever lists them.
+pub(crate) type LeftOpen = Answers<bool, 1024>;
+
+impl<A, const MOST: usize> Default for Answers<A, MOST> {
+    fn default() -> Self {
+        Self(RwLock::default())
+    }
+}
+
+impl<A: Clone, const MOST: usize> Answers<A, MOST> {
     /// The answer to a question that was asked before.
-    pub(crate) fn to(&self, question: &Question) -> Option<(Verdict, Cause)> {
+    pub(crate) fn to(&self, question: &Question) -> Option<A> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
     }
 
     /// Keeps an answer. When there are many, all are forgotten: whoever makes up names gains nothing by it.
-    pub(crate) fn keep(&self, question: Question, answer: (Verdict, Cause)) {
+    pub(crate) fn keep(&self, question: Question, answer: A) {
         let mut answers = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if answers.len() >= MOST {
             answers.clear();
@@ -122,5 +133,10 @@ impl Answers {
     }
 }
 
-/// How many answers are kept for the same policies.
-const MOST: usize = 256;
+#[cfg(test)]
+impl<A, const MOST: usize> Answers<A, MOST> {
+    /// How many are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}

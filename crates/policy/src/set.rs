@@ -16,6 +16,7 @@ use palyra_types::{PolicyId, Sha256Digest, visible};
 use crate::{
     approval_lint::ApprovalUse,
     baseline,
+    condition::Condition,
     decision::{Effect, PolicyInfo},
     demand::Demands,
     literal_lint,
@@ -48,7 +49,21 @@ pub(crate) struct LoadedPolicy {
     pub(crate) tree: pst::Template,
     /// What it looks at in the context.
     pub(crate) demands: Demands,
+    conditions: OnceLock<Box<[Condition]>>,
     text: String,
+}
+
+impl LoadedPolicy {
+    /// What must hold for it to apply, besides its scope. Taken apart when that is first asked.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        self.conditions.get_or_init(|| Condition::all_of(&self.tree))
+    }
+
+    /// Whether that was asked yet.
+    #[cfg(test)]
+    pub(crate) fn is_taken_apart(&self) -> bool {
+        self.conditions.get().is_some()
+    }
 }
 
 impl Snapshot {
@@ -213,6 +228,7 @@ fn parse(file: &SourceFile, statement: Statement<'_>) -> Result<LoadedPolicy, Fi
         }),
         cedar: policy.new_id(cedar_policy::PolicyId::new(id.as_str())),
         demands: Demands::of(&tree),
+        conditions: OnceLock::new(),
         tree,
         text: statement.text.to_owned(),
     })

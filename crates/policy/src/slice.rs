@@ -21,7 +21,7 @@ use cedar_policy::{
 use crate::{
     cedar_request::CedarRequest,
     demand::{ContextKey, Demands},
-    question::Answers,
+    question::{Decided, LeftOpen},
 };
 
 /// Most policies that kept slices may hold together. Beyond it a slice is built for each request, which is slower and just as right.
@@ -51,7 +51,9 @@ pub(crate) struct Slice {
     /// What all of them look at.
     pub(crate) demands: Demands,
     /// What they answered.
-    pub(crate) answers: Answers,
+    pub(crate) answers: Decided,
+    /// What they answered where only who asks and for which tool is known.
+    pub(crate) left_open: LeftOpen,
 }
 
 impl Slice {
@@ -175,12 +177,11 @@ impl SliceIndex {
             |entries: &[Entry<'_>]| PolicySet::from_policies(entries.iter().map(|entry| entry.policy.clone())).ok();
         // INVARIANT: ids are unique in a snapshot, so a set of its static policies can always be made. Were it not so, none of the slice
         // would count, and the empty set denies.
-        match (set(&settled), set(&open)) {
-            (Some(settled), Some(set)) => {
-                Slice { settled, open: (!open.is_empty()).then_some(set), demands, answers: Answers::default() }
-            }
-            _ => Slice { settled: PolicySet::new(), open: None, demands, answers: Answers::default() },
-        }
+        let (settled, open) = match (set(&settled), set(&open)) {
+            (Some(settled), Some(set)) => (settled, (!open.is_empty()).then_some(set)),
+            _ => (PolicySet::new(), None),
+        };
+        Slice { settled, open, demands, answers: Decided::default(), left_open: LeftOpen::default() }
     }
 }
 
