@@ -3,7 +3,10 @@
 
 use clap::Args;
 use palyra_api::{
-    authorize::{AuthorizationExplanation, AuthorizationQuery, AuthorizationRecord, AuthorizationSelection, Decision},
+    authorize::{
+        Authorization, AuthorizationExplanation, AuthorizationQuery, AuthorizationRecord, AuthorizationSelection,
+        Decision,
+    },
     call::{Call, CallQuery, CallSelection, PolicyRef, Receipt},
     journal::{Record, RecordQuery},
     policy::{CallExplanation, Explanation, Reason},
@@ -166,7 +169,8 @@ fn show(explanation: &CallExplanation, terminal: &Terminal) {
     terminal.out(format!("call {}", explanation.call));
     terminal.out_rows(terminal.paint(DIM, &shown(&explanation.what)));
     then(&explanation.decided, &explanation.reason, terminal);
-    now(&explanation.verdict, explanation.same_policies, &explanation.parts, terminal);
+    let news = news(Some(&explanation.decided), &explanation.verdict, explanation.same_policies);
+    now(news, &explanation.parts, terminal);
 }
 
 /// What another program wanted to do itself, what it was told, and why.
@@ -199,7 +203,7 @@ fn show_authorization(explanation: &AuthorizationExplanation, terminal: &Termina
         terminal.out_rows(format!("        help: {}", shown(help)));
     }
     match reconsidered {
-        Some(said) => now(&said.verdict, said.same_policies, &said.parts, terminal),
+        Some(said) => now(news(said_then(told), &said.verdict, said.same_policies), &said.parts, terminal),
         None => policies.iter().for_each(|policy| report::reason(&behind(policy), terminal)),
     }
 }
@@ -228,11 +232,35 @@ fn then(verdict: &str, reason: &str, terminal: &Terminal) {
     terminal.out_rows(format!("{}  then: {}", terminal.verdict_word(verdict), shown(reason)));
 }
 
+/// What policy said to what another program wanted, if it was policy that decided.
+fn said_then(told: &Authorization) -> Option<&'static str> {
+    match (told.code.as_str(), told.approval) {
+        // A person let it, now or before, because policy asked.
+        (_, Some(_)) => Some("ask"),
+        ("allowed", None) => Some("allow"),
+        ("asks", None) => Some("ask"),
+        ("denied_by_policy", None) => Some("deny"),
+        // A person said no, or policy was not asked, or something else came in between.
+        (_, None) => None,
+    }
+}
+
+/// What has changed since something was decided, if that is to be told.
+fn news(then: Option<&str>, now: &str, same_policies: bool) -> Option<String> {
+    let now_it_is = visible(now);
+    match (same_policies, then) {
+        (false, _) => Some(format!("! the policies have changed since; now it would be: {now_it_is}")),
+        (true, Some(then)) if then != now => {
+            Some(format!("! the policies are the same, but by the configuration of today it would be: {now_it_is}"))
+        }
+        (true, _) => None,
+    }
+}
+
 /// What would be decided now.
-fn now(verdict: &str, same_policies: bool, parts: &[Explanation], terminal: &Terminal) {
-    if !same_policies {
-        let verdict = visible(verdict);
-        terminal.out(terminal.paint(WAIT, &format!("! the policies have changed since; now it would be: {verdict}")));
+fn now(news: Option<String>, parts: &[Explanation], terminal: &Terminal) {
+    if let Some(news) = news {
+        terminal.out(terminal.paint(WAIT, &news));
     }
     // Where something denies, nothing else is worth a word: no other rule would change it.
     let denies = |part: &&Explanation| part.verdict == "deny";
@@ -287,6 +315,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_verdict_that_is_another_today_is_told_and_one_that_a_person_changed_is_not() {
+        let told = |decision: &str, code: &str, approval: Option<&str>| -> Authorization {
+            let told = json!({ "decision": decision, "code": code, "reason": "x", "approval": approval });
+            serde_json::from_value(told).unwrap()
+        };
+        let approval = Some("01JZ0000000000000000000000");
+        let today = |verdict: &str| {
+            Some(format!("! the policies are the same, but by the configuration of today it would be: {verdict}"))
+        };
+        for (told, now, expected) in [
+            (told("deny", "denied_by_policy", None), "ask", today("ask")),
+            (told("allow", "allowed", None), "ask", today("ask")),
+            (told("ask", "asks", None), "allow", today("allow")),
+            (told("ask", "asks", None), "ask", None),
+            (told("allow", "allowed", approval), "ask", None),
+            (told("deny", "denied_by_person", None), "ask", None),
+            (told("deny", "over_budget", None), "allow", None),
+        ] {
+            assert_eq!(news(said_then(&told), now, true), expected, "{told:?}");
+        }
+        let changed = "! the policies have changed since; now it would be: allow".to_owned();
+        assert_eq!(news(Some("allow"), "allow", false), Some(changed));
+    }
 
     #[test]
     fn who_asked_for_which_tool_is_told_in_one_visible_line() {
