@@ -3,7 +3,7 @@
 //! Guarantees: the same bytes give the same events however they are cut; an event is told once, when the empty line after it has come;
 //! what is longer than the limits, or is not UTF-8, is an error that stays, and the events before it are told; what is written here is
 //! read as one event, whatever its data holds.
-//! Does not: read from anywhere. Bytes are pushed in.
+//! Does not: read from anywhere. Bytes are pushed in. Nor keep ids, by which nobody goes on with the stream of a model.
 
 use std::{str, time::Duration};
 
@@ -16,8 +16,6 @@ pub struct SseEvent {
     pub event: Option<String>,
     /// Its data, lines joined by line feeds.
     pub data: String,
-    /// The last id that the stream had when the event was complete.
-    pub id: Option<String>,
 }
 
 /// How much of a stream is held in memory.
@@ -76,7 +74,6 @@ pub struct SseDecoder {
     after_return: bool,
     event: String,
     data: Option<String>,
-    last_id: Option<String>,
     retry: Option<Duration>,
     failed: Option<SseError>,
 }
@@ -98,7 +95,6 @@ impl SseDecoder {
             after_return: false,
             event: String::new(),
             data: None,
-            last_id: None,
             retry: None,
             failed: None,
         }
@@ -189,11 +185,11 @@ impl SseDecoder {
                 self.check_event(value.len())?;
                 self.event.push_str(value);
             }
-            "id" if !value.contains('\0') => self.last_id = Some(value.to_owned()),
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry);
             }
-            // Comments, whose field is empty, and what later versions may add.
+            // Comments, whose field is empty, ids, and what later versions may add.
+            // SECURITY: an id counts for every event behind it, so a long one would be held as often as there are events.
             _ => {}
         }
         Ok(())
@@ -210,7 +206,7 @@ impl SseDecoder {
         // Without data there is no event, says the standard.
         if let Some(data) = self.data.take() {
             let event = (!event.is_empty()).then_some(event);
-            events.push(SseEvent { event, data, id: self.last_id.clone() });
+            events.push(SseEvent { event, data });
         }
     }
 }
@@ -251,8 +247,8 @@ mod tests {
 
     use super::*;
 
-    fn event(event: Option<&str>, data: &str, id: Option<&str>) -> SseEvent {
-        SseEvent { event: event.map(str::to_owned), data: data.to_owned(), id: id.map(str::to_owned) }
+    fn event(event: Option<&str>, data: &str) -> SseEvent {
+        SseEvent { event: event.map(str::to_owned), data: data.to_owned() }
     }
 
     /// Everything that a decoder says about a stream, given in these pieces.
@@ -270,7 +266,7 @@ mod tests {
 
     #[test]
     fn lines_end_in_any_of_three_ways() {
-        let three = [event(None, "a", None), event(None, "b\nc", None), event(None, "d", None)];
+        let three = [event(None, "a"), event(None, "b\nc"), event(None, "d")];
         assert_eq!(whole("data: a\n\ndata: b\ndata: c\n\ndata: d\n\n"), three);
         assert_eq!(whole("data: a\r\n\r\ndata: b\r\ndata: c\r\n\r\ndata: d\r\n\r\n"), three);
         assert_eq!(whole("data: a\r\rdata: b\rdata: c\r\rdata: d\r\r"), three);
@@ -278,17 +274,13 @@ mod tests {
 
     #[test]
     fn fields_are_read_as_the_standard_says() {
-        assert_eq!(whole("\u{feff}: hello\nevent: a\nid: 7\ndata: x\n\n"), [event(Some("a"), "x", Some("7"))]);
+        assert_eq!(whole("\u{feff}: hello\nevent: a\nid: 7\ndata: x\n\n"), [event(Some("a"), "x")]);
         assert_eq!(whole("data:x\n\n"), whole("data: x\n\n"));
-        assert_eq!(whole("data:  x\n\n"), [event(None, " x", None)]);
-        assert_eq!(whole("data\n\ndata:\ndata:\n\n"), [event(None, "", None), event(None, "\n", None)]);
-        assert_eq!(
-            whole("id: 1\n\ndata: x\n\nid\ndata: y\n\n"),
-            [event(None, "x", Some("1")), event(None, "y", Some(""))]
-        );
-        assert_eq!(whole("id: a\0b\ndata: x\n\n"), [event(None, "x", None)]);
-        assert_eq!(whole("event: lost\n\ndata: x\n\n"), [event(None, "x", None)]);
-        assert_eq!(whole("other: y\n:\ndata: x\n\n"), [event(None, "x", None)]);
+        assert_eq!(whole("data:  x\n\n"), [event(None, " x")]);
+        assert_eq!(whole("data\n\ndata:\ndata:\n\n"), [event(None, ""), event(None, "\n")]);
+        assert_eq!(whole("id: 1\n\ndata: x\n\nid\ndata: y\n\n"), [event(None, "x"), event(None, "y")]);
+        assert_eq!(whole("event: lost\n\ndata: x\n\n"), [event(None, "x")]);
+        assert_eq!(whole("other: y\n:\ndata: x\n\n"), [event(None, "x")]);
         assert_eq!(whole("data: unfinished\n"), []);
     }
 
@@ -311,9 +303,9 @@ mod tests {
     #[test]
     fn what_is_too_long_is_an_error_that_stays() {
         let limits = SseLimits { line: 10, event: 12 };
-        assert_eq!(read([&b"data: 1234\n\n"[..]], limits), (vec![event(None, "1234", None)], None));
+        assert_eq!(read([&b"data: 1234\n\n"[..]], limits), (vec![event(None, "1234")], None));
         let (events, error) = read([&b"data: x\n\ndata: 12345"[..]], limits);
-        assert_eq!((events, error), (vec![event(None, "x", None)], Some(SseError::LongLine { limit: 10 })));
+        assert_eq!((events, error), (vec![event(None, "x")], Some(SseError::LongLine { limit: 10 })));
         let (_, error) = read([&b"data: 1234\ndata: 1234\ndata: 1234\n"[..]], limits);
         assert_eq!(error, Some(SseError::LargeEvent { limit: 12 }));
         // Lines without text have a size, too, or they would be free.
@@ -329,9 +321,9 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_refused() {
         let (events, error) = read([&b"data: x\n\ndata: \xff\n\n"[..]], SseLimits::default());
-        assert_eq!((events, error), (vec![event(None, "x", None)], Some(SseError::NotText)));
+        assert_eq!((events, error), (vec![event(None, "x")], Some(SseError::NotText)));
         let split = "data: ü\n\n".as_bytes().chunks(1);
-        assert_eq!(read(split, SseLimits::default()), (vec![event(None, "ü", None)], None));
+        assert_eq!(read(split, SseLimits::default()), (vec![event(None, "ü")], None));
     }
 
     #[test]
