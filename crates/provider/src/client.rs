@@ -211,7 +211,7 @@ impl Provider {
         // That a failure is told to its end forgives nothing.
         let breaker = (!status.is_server_error()).then(|| self.breaker.clone());
         let body = AnswerBody::new(body, self.settings.idle, self.settings.max_answer_bytes, breaker);
-        if AGAIN.contains(&status) {
+        if may_go_better(status) {
             // Reading it to its end also keeps the connection.
             let said = timeout(SAID_WITHIN, body.collect(MOST_SAID)).await;
             let said = said.ok().and_then(Result::ok).map(Said).unwrap_or_default();
@@ -280,15 +280,15 @@ fn short_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (1..=LONGEST_TEXT).contains(&text.len()).then(|| text.to_owned())
 }
 
-/// What may go better the next time.
-const AGAIN: [StatusCode; 6] = [
-    StatusCode::REQUEST_TIMEOUT,
-    StatusCode::TOO_MANY_REQUESTS,
-    StatusCode::INTERNAL_SERVER_ERROR,
-    StatusCode::BAD_GATEWAY,
-    StatusCode::SERVICE_UNAVAILABLE,
-    StatusCode::GATEWAY_TIMEOUT,
-];
+/// Whether it may go better the next time. Servers behind proxies fail with statuses of the proxies' own, such as 520 to 524 and 529. One
+/// that cannot do what is asked, or does not speak this HTTP, will not learn it meanwhile.
+fn may_go_better(status: StatusCode) -> bool {
+    match status {
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => false,
+        status => status.is_server_error(),
+    }
+}
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");

@@ -67,7 +67,7 @@ pub enum ProviderError {
     /// The provider is overloaded or failed, however often it was asked.
     #[error("the provider answered {status}")]
     Unavailable {
-        /// The status: 408, 429, 500, 502, 503 or 504.
+        /// The status: 408, 429, or one from 500 on but 501 and 505.
         status: StatusCode,
         /// How long it wants to be left alone.
         retry_after: Option<Duration>,
