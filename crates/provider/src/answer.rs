@@ -2,14 +2,14 @@
 //!
 //! Guarantees: between two pieces no more time passes than was given, and a body that is collected is there within [`PATIENCE`] times that,
 //! so that nobody is held by drops; a body that ends early is an error, not a short body; pieces are passed on as they were read, without
-//! being copied.
+//! being copied; what stands behind the end of a stream is read only as long as it takes to keep a connection.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 use crate::{
     breaker::Breaker,
@@ -136,6 +136,16 @@ impl AnswerBody {
         self.collect(limit).await
     }
 
+    /// Takes the answer for whole, because what it says is over, such as a stream behind `[DONE]`. There are no more pieces then. What is
+    /// left of the body is read on the side, so that the connection is kept for the next request, and not for long.
+    pub fn settle(&mut self) {
+        let Some(rest) = self.body.take() else { return };
+        self.end();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(timeout(LINGER, read_out(rest)));
+        }
+    }
+
     fn end(&mut self) {
         self.body = None;
         if let Some(breaker) = &self.breaker {
@@ -150,8 +160,23 @@ impl fmt::Debug for AnswerBody {
     }
 }
 
+/// Reads to the end what nobody wants any more, unless it is much.
+async fn read_out(mut body: Incoming) {
+    let mut left = MOST_LEFT;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(fewer) => left = fewer,
+            None => return,
+        }
+    }
+}
+
 /// How many times as long as between two pieces something whole may take.
 pub const PATIENCE: u32 = 5;
 
 /// The most that is set aside before it is needed.
 const LARGEST_ROOM: usize = 1 << 20;
+
+/// What is read behind the end of a stream, in bytes, and for how long.
+const MOST_LEFT: usize = 64 << 10;
+const LINGER: Duration = Duration::from_secs(1);

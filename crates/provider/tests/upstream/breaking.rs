@@ -6,7 +6,7 @@ use palyra_provider::{BreakerState, ProviderError, Settings};
 use palyra_types::Timestamp;
 
 use crate::{
-    lab::{START, ask, deserted, provider_with, settings, text},
+    lab::{START, ask, deserted, provider_with, settings, stream, text},
     scripted::{Act, Scripted},
 };
 
@@ -123,6 +123,31 @@ async fn a_whole_answer_forgives_failures_before_it() {
     for _ in 0..2 {
         assert!(ask(&provider).await.is_err());
         text(&provider).await;
+    }
+    assert_eq!(provider.breaker(), BreakerState::Closed);
+}
+
+/// Whoever reads a stream stops where it says that it is done, before its body has ended.
+#[tokio::test]
+async fn a_stream_that_says_that_it_is_done_forgives_failures_before_it() {
+    let script = (0..8).map(|index| if index % 2 == 0 { busy() } else { Act::stream().chunk("") });
+    let server = Scripted::start(script).await;
+    let (provider, _clock) = provider_with(&server.url(), brittle());
+    for _ in 0..4 {
+        assert!(ask(&provider).await.is_err());
+        stream(&provider).await.unwrap();
+    }
+    assert_eq!((provider.breaker(), server.asked()), (BreakerState::Closed, 8));
+}
+
+/// A stream that breaks off behind its end was whole all the same.
+#[tokio::test]
+async fn what_comes_behind_the_end_of_a_stream_speaks_against_nobody() {
+    let server = Scripted::start([Act::stream().close()]).await;
+    let (provider, _clock) = provider_with(&server.url(), brittle());
+    for _ in 0..4 {
+        stream(&provider).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(40)).await;
     }
     assert_eq!(provider.breaker(), BreakerState::Closed);
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use palyra_provider::{Answer, Endpoint, Key, Request, sse::SseDecoder};
 
 use crate::{
-    lab::{SECRET, ask, provider, text, whole},
+    lab::{SECRET, ask, provider, stream, text, whole},
     scripted::{Act, Scripted},
 };
 
@@ -104,6 +104,31 @@ async fn a_connection_is_used_again() {
         assert_eq!(text(&provider).await, "{}");
     }
     assert_eq!((server.asked(), server.accepted()), (5, 1));
+}
+
+#[tokio::test]
+async fn the_connection_of_a_stream_that_is_done_is_used_again_once_its_body_has_ended() {
+    let server = Scripted::start([Act::stream().chunk("")]).await;
+    let provider = provider(&server.url());
+    for _ in 0..3 {
+        stream(&provider).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((server.asked(), server.accepted()), (3, 1));
+}
+
+/// What stands behind the end is not read for ever, so that such a server does not hold connections.
+#[tokio::test]
+async fn a_stream_that_goes_on_behind_its_end_is_hung_up_on() {
+    let much = "data: more\n\n".repeat(20_000);
+    for act in [Act::stream().chunk(&much).chunk(""), Act::stream().hang()] {
+        let server = Scripted::start([act, Act::ok("{}")]).await;
+        let provider = provider(&server.url());
+        stream(&provider).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert_eq!(text(&provider).await, "{}");
+        assert_eq!(server.accepted(), 2);
+    }
 }
 
 #[tokio::test]

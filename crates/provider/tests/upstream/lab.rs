@@ -62,6 +62,15 @@ pub(crate) async fn whole(answer: Answer) -> String {
     String::from_utf8(answer.body.whole().await.unwrap().to_vec()).unwrap()
 }
 
+/// Reads a stream as far as it says that it is done, and no further.
+pub(crate) async fn stream(provider: &Provider) -> Result<(), ProviderError> {
+    let mut body = ask(provider).await?.body;
+    assert_eq!(body.next().await.unwrap()?, "data: [DONE]\n\n");
+    body.settle();
+    assert!(body.next().await.is_none());
+    Ok(())
+}
+
 /// An address where nobody listens: it was somebody's a moment ago.
 pub(crate) fn deserted() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

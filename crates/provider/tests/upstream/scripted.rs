@@ -36,6 +36,13 @@ impl Act {
         Self::reply("200 OK", &["content-type: application/json"], body)
     }
 
+    /// A stream of one event that says that it is done, and whatever comes behind that.
+    pub(crate) fn stream() -> Self {
+        Self::head("200 OK", &["content-type: text/event-stream", "transfer-encoding: chunked"])
+            .chunk("data: [DONE]\n\n")
+            .pause(20)
+    }
+
     /// The head of an answer alone.
     pub(crate) fn head(status: &str, headers: &[&str]) -> Self {
         let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
