@@ -30,4 +30,7 @@ pub struct ErrorDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Ulid>)]
     pub call: Option<CallId>,
+    /// Which part of the request it is about, as a provider calls it. Only clients of other products are told.
+    #[serde(skip)]
+    pub param: Option<String>,
 }

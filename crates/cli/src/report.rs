@@ -30,6 +30,7 @@ pub(crate) fn failure(failure: &Failure, terminal: &Terminal) {
                 help: Some(failure.help.clone()),
                 request_id: None,
                 call: failure.call,
+                param: None,
             },
         };
         terminal.document("error", Form { body, findings: &failure.findings });

@@ -42,6 +42,7 @@ impl Failure {
             help: Some(help.into()),
             request_id: None,
             call: None,
+            param: None,
         };
         Self { status: status_of(code), detail, retry: None }
     }

@@ -32,7 +32,7 @@ pub fn shape(status: StatusCode, detail: &ErrorDetail) -> Value {
     let mut error = json!({
         "message": message,
         "type": kind(status),
-        "param": null,
+        "param": detail.param,
         "code": detail.code,
     });
     if let (Some(error), Some(call)) = (error.as_object_mut(), detail.call) {
@@ -110,6 +110,7 @@ mod tests {
             help: Some("an owner or admin sets another posture".to_owned()),
             request_id: None,
             call: None,
+            param: None,
         };
         let told = shape(StatusCode::FORBIDDEN, &detail);
         let expected = json!({ "error": {
@@ -117,6 +118,8 @@ mod tests {
             "type": "permission_error", "param": null, "code": "denied_by_policy",
         } });
         assert_eq!(told, expected);
+        let about = ErrorDetail { param: Some("messages".to_owned()), ..detail };
+        assert_eq!(shape(StatusCode::FORBIDDEN, &about)["error"]["param"], "messages");
         let mut headers = HeaderMap::new();
         advise(&mut headers, StatusCode::FORBIDDEN);
         assert_eq!(headers["x-should-retry"], "false");
