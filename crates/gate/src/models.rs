@@ -6,7 +6,10 @@
 
 use palyra_journal::RecordKind;
 use palyra_policy::{PolicyRequest, PolicyRequestContext};
-use palyra_types::{Action, Resource, SecretRef, Sha256Digest, ToolMetadata, id::SessionId};
+use palyra_types::{
+    Action, Resource, SecretRef, Sha256Digest, ToolMetadata,
+    id::{RunId, SessionId},
+};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -25,6 +28,12 @@ pub struct ModelRequest {
     /// With which token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// The agent whose loop asks. None where a client's request is passed through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The task that the calls belong to which the agent makes of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
     /// What is asked for, such as `chat/completions`.
     pub endpoint: String,
     /// The model, as the client calls it.
@@ -59,7 +68,7 @@ pub struct ModelAnswer {
     pub output_tokens: u64,
     /// How long it took.
     pub took_ms: u64,
-    /// What went wrong, in a word.
+    /// What went wrong, in a word: `abandoned` where nobody waited for the end of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

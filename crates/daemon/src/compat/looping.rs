@@ -212,6 +212,10 @@ impl AgentLoop {
         self.of_client.iter().any(|tool| name(tool).as_deref() == Some(function))
     }
 
+    fn asker(&self) -> upstream::Asker<'_> {
+        upstream::Asker { caller: &self.caller, agent: Some((&self.agent.name, self.run)) }
+    }
+
     /// Asks the model once.
     async fn turn(&self, out: &mpsc::Sender<Happening>) -> Result<Turn, Failure> {
         let mut body = self.settings.clone();
@@ -225,16 +229,14 @@ impl AgentLoop {
         body.insert("stream".to_owned(), json!(true));
         body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
         let mut turn = Turn::default();
-        let mut events = upstream::chat(&self.app, &self.caller, &self.agent.model, body).await?;
+        let mut events = upstream::chat(&self.app, self.asker(), &self.agent.model, body).await?;
         while let Some(chunk) = events.next().await? {
-            let text = turn.push(&chunk).map_err(|error| upstream::malformed(&error.to_string()))?;
+            let text = turn.push(chunk).map_err(|error| events.refuse(&error.to_string()))?;
             if !text.is_empty() {
                 tell(out, Happening::Text(text)).await?;
             }
         }
-        if turn.finish.is_none() && turn.calls.is_empty() && turn.text.is_empty() && turn.refusal.is_empty() {
-            return Err(upstream::malformed("the provider said nothing"));
-        }
+        turn.said_something().map_err(|error| events.refuse(&error.to_string()))?;
         if turn.text.is_empty() && !turn.refusal.is_empty() {
             tell(out, Happening::Text(turn.refusal.clone())).await?;
         }

@@ -8,7 +8,8 @@
 //! | you look for | read |
 //! |---|---|
 //! | which model a name means | [`naming`] |
-//! | proxying | [`passing`], [`upstream`] |
+//! | proxying | [`passing`], [`upstream`], [`key`] |
+//! | what is read of what providers send | [`chunk`], [`lenient`] |
 //! | the loop of an agent model | [`looping`], [`turn`], [`offering`] |
 //! | how it is told to clients of chats | [`chat`] |
 //! | and of responses, and what those ask | [`responses`], [`wanted`] |
@@ -16,7 +17,10 @@
 //! | errors in their shape | [`failing`] |
 
 pub mod chat;
+pub mod chunk;
 pub mod failing;
+pub mod key;
+pub mod lenient;
 pub mod looping;
 pub mod naming;
 pub mod offering;

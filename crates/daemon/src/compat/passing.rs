@@ -1,7 +1,8 @@
 //! Models that are passed through: the request goes to a provider as it came, and the answer comes back as it is.
 //!
 //! Guarantees: what is passed on is JSON, or events of JSON, whole or with an error that says where it broke off; nothing of a stream is
-//! held back for a later part of it, nor for another reader.
+//! held back for a later part of it, nor for another reader. The key that a provider was asked with is replaced where an event or an answer
+//! repeats it.
 
 use std::sync::Arc;
 
@@ -11,13 +12,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use palyra_provider::{Ask, Endpoint, sse};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::{
-    failing, telling,
-    turn::Usage,
-    upstream::{self, DONE, Events},
+    chunk::Noted,
+    failing,
+    lenient::Trouble,
+    telling,
+    upstream::{self, Asker, DONE, Events},
 };
 use crate::{app::App, caller::Caller, failure::Failure};
 
@@ -32,9 +35,11 @@ pub async fn pass(
     body: Map<String, Value>,
 ) -> Result<Response, Failure> {
     let streams = endpoint != Endpoint::Embeddings && body.get("stream") == Some(&json!(true));
-    let (answered, mut sent) = upstream::send(app, caller, (model, Ask { endpoint, streams }), body).await?;
-    let answered = upstream::accepted(app, answered, &mut sent).await?;
-    let request_id = answered.answer.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok());
+    let asker = Asker { caller, agent: None };
+    let (answered, mut sent) = upstream::send(app, asker, (model, Ask { endpoint, streams }), body).await?;
+    let answered = upstream::accepted(answered, &mut sent).await?;
+    let request_id = answered.answer.request_id.as_deref().filter(|id| sent.without_key(id).is_none());
+    let request_id = request_id.and_then(|id| HeaderValue::from_str(id).ok());
     let mut response = if streams {
         if !upstream::is_events(answered.answer.content_type.as_deref()) {
             sent.failed("bad_answer");
@@ -50,14 +55,17 @@ pub async fn pass(
             failure
         })?;
         sent.read(whole.len());
-        let read: Value = serde_json::from_slice(&whole).map_err(|error| {
+        let text = str::from_utf8(&whole).unwrap_or_default();
+        let Some(noted) = Noted::read(text) else {
             sent.failed("bad_answer");
-            upstream::malformed(&format!("it is no JSON ({error})"))
-        })?;
-        if let Some(usage) = read.get("usage") {
-            sent.took(Usage::of(usage));
+            return Err(upstream::malformed("it is no JSON"));
+        };
+        if let Some(usage) = noted.usage() {
+            sent.took(usage);
         }
-        let mut response = (StatusCode::OK, whole).into_response();
+        sent.whole();
+        let told = sent.without_key(text).map(Bytes::from);
+        let mut response = (StatusCode::OK, told.unwrap_or(whole)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response
     };
@@ -83,32 +91,92 @@ async fn relay(mut events: Events, endpoint: Endpoint, sender: mpsc::Sender<Byte
 }
 
 async fn forward(events: &mut Events, endpoint: Endpoint, sender: &mpsc::Sender<Bytes>) -> Option<Failure> {
+    let mut has_failed = false;
     loop {
         let event = match events.event().await {
             Ok(Some(event)) => event,
-            // A stream of responses ends with its last event, one of a chat with a word.
-            Ok(None) if endpoint == Endpoint::Responses => return None,
-            Ok(None) => {
-                events.failed("bad_answer");
-                return Some(upstream::malformed("it ends before it is done"));
-            }
+            // What a provider says against its own answer may be the last that it says.
+            Ok(None) if has_failed => return None,
+            Ok(None) => return Some(events.refuse("it ends before it is done")),
             Err(failure) => return Some(failure),
         };
-        let is_done = event.data.trim() == DONE;
-        if !is_done {
-            if serde_json::from_str::<&RawValue>(&event.data).is_err() {
-                events.failed("bad_answer");
-                return Some(upstream::malformed("an event is no JSON"));
+        let step = match event.data.trim() == DONE {
+            true => Step::Last,
+            false => {
+                let Some(noted) = Noted::read(&event.data) else {
+                    return Some(events.refuse("an event is no JSON"));
+                };
+                events.note(noted.usage());
+                Step::of(endpoint, event.event.as_deref(), &noted)
             }
-            // Only what may tell it is read.
-            if event.data.contains("\"usage\"")
-                && let Ok(chunk) = serde_json::from_str(&event.data)
-            {
-                events.note(&chunk);
-            }
+        };
+        if matches!(step, Step::Trouble | Step::LastInTrouble) {
+            has_failed = true;
+            events.failed("provider_failed");
         }
-        if sender.send(sse::event_bytes(event.event.as_deref(), &event.data)).await.is_err() || is_done {
+        let is_last = matches!(step, Step::Last | Step::LastInTrouble);
+        if is_last {
+            events.done();
+        }
+        if sender.send(sse::event_bytes(event.event.as_deref(), &event.data)).await.is_err() {
+            events.failed("client_gone");
             return None;
         }
+        if is_last {
+            return None;
+        }
+    }
+}
+
+/// How far an event brings a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// There is more to come.
+    Further,
+    /// The provider fails, and may say more about it.
+    Trouble,
+    /// To its end.
+    Last,
+    /// To its end, which is none that anybody wanted.
+    LastInTrouble,
+}
+
+impl Step {
+    /// What an event says about that. A stream of responses ends with an event of its own, one of a chat with a word.
+    fn of(endpoint: Endpoint, name: Option<&str>, noted: &Noted) -> Self {
+        let kind = noted.kind.0.as_deref().or(name).filter(|_| endpoint == Endpoint::Responses);
+        match kind {
+            Some("response.completed" | "response.incomplete") => Self::Last,
+            Some("response.failed") => Self::LastInTrouble,
+            Some("error") => Self::Trouble,
+            _ if noted.error != Trouble::None => Self::Trouble,
+            _ => Self::Further,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_responses_ends_with_its_event_and_one_of_a_chat_does_not() {
+        let step = |endpoint, name: Option<&str>, data: &str| Step::of(endpoint, name, &Noted::read(data).unwrap());
+        for (kind, expected) in [
+            ("response.created", Step::Further),
+            ("response.output_text.delta", Step::Further),
+            ("response.completed", Step::Last),
+            ("response.incomplete", Step::Last),
+            ("response.failed", Step::LastInTrouble),
+            ("error", Step::Trouble),
+        ] {
+            let data = json!({ "type": kind }).to_string();
+            assert_eq!(step(Endpoint::Responses, None, &data), expected, "{kind}");
+            assert_eq!(step(Endpoint::Responses, Some(kind), "{}"), expected, "{kind}");
+            assert_eq!(step(Endpoint::ChatCompletions, Some(kind), &data), Step::Further, "{kind}");
+        }
+        let told = r#"{"error":{"message":"over capacity"}}"#;
+        assert_eq!(step(Endpoint::ChatCompletions, None, told), Step::Trouble);
+        assert_eq!(step(Endpoint::ChatCompletions, None, r#"{"error":null}"#), Step::Further);
     }
 }

@@ -4,7 +4,11 @@
 //! so. Arguments that are longer than a call may have are cut and marked, so that nothing is run of them.
 
 use palyra_types::visible::visible;
-use serde_json::Value;
+
+use super::{
+    chunk::{CallPiece, Chunk},
+    lenient::{Count, Trouble},
+};
 
 /// What a model said in one turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,13 +59,6 @@ impl Usage {
     pub const fn and(self, other: Self) -> Self {
         Self { input: self.input.saturating_add(other.input), output: self.output.saturating_add(other.output) }
     }
-
-    /// What a provider says about it.
-    #[must_use]
-    pub fn of(value: &Value) -> Self {
-        let count = |names: [&str; 2]| names.iter().find_map(|name| value.get(name)?.as_u64()).unwrap_or_default();
-        Self { input: count(["prompt_tokens", "input_tokens"]), output: count(["completion_tokens", "output_tokens"]) }
-    }
 }
 
 impl Turn {
@@ -69,44 +66,54 @@ impl Turn {
     ///
     /// # Errors
     /// When it is no chunk of a chat completion.
-    pub fn push(&mut self, chunk: &Value) -> Result<String, TurnError> {
-        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
-            return Err(TurnError::Told(
-                message.unwrap_or("no reason was given").chars().take(LONGEST_REASON).collect(),
-            ));
+    pub fn push(&mut self, chunk: Chunk) -> Result<String, TurnError> {
+        if let Trouble::Told(message) = chunk.error {
+            let message = message.as_deref().unwrap_or("no reason was given");
+            return Err(TurnError::Told(message.chars().take(LONGEST_REASON).collect()));
         }
-        if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
-            self.usage = Usage::of(usage);
+        if let Some(figures) = chunk.usage.0 {
+            self.usage = figures.usage();
         }
-        let choices = chunk.get("choices").and_then(Value::as_array).ok_or(TurnError::NoChunk("`choices`"))?;
+        let choices = chunk.choices.0.ok_or(TurnError::NoChunk("`choices`"))?;
         // One choice was asked for; the last chunk, which tells the usage, has none.
-        let Some(choice) = choices.first() else { return Ok(String::new()) };
-        if let Some(finish) = choice.get("finish_reason").and_then(Value::as_str) {
-            self.finish = Some(finish.to_owned());
+        let Some(choice) = choices.first.into_iter().next().and_then(|choice| choice.0) else {
+            return Ok(String::new());
+        };
+        if let Some(finish) = choice.finish_reason.0 {
+            self.finish = Some(finish);
         }
-        let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) else { return Ok(String::new()) };
-        for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.take_call(call)?;
+        let Some(delta) = choice.delta.0.or(choice.message.0) else { return Ok(String::new()) };
+        if let Some(calls) = delta.tool_calls.0 {
+            if calls.goes_on {
+                return Err(TurnError::TooManyCalls);
+            }
+            calls.first.into_iter().filter_map(|call| call.0).try_for_each(|call| self.take_call(call))?;
         }
-        if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
-            self.refusal.push_str(refusal);
-        }
-        let text = delta.get("content").and_then(Value::as_str).unwrap_or_default();
-        if self.text.len().saturating_add(text.len()) > LONGEST_TEXT {
+        let (text, refusal) = (delta.content.or_empty(), delta.refusal.or_empty());
+        let said = [&self.text, &self.refusal, &text, &refusal].map(String::len);
+        if said.into_iter().fold(0, usize::saturating_add) > LONGEST_TEXT {
             return Err(TurnError::TooLong);
         }
-        self.text.push_str(text);
-        Ok(text.to_owned())
+        self.refusal.push_str(&refusal);
+        self.text.push_str(&text);
+        Ok(text)
     }
 
-    fn take_call(&mut self, piece: &Value) -> Result<(), TurnError> {
-        // A whole message has no index, and each of its calls is the next one.
-        let index = match piece.get("index") {
-            Some(index) => {
-                index.as_u64().and_then(|index| usize::try_from(index).ok()).ok_or(TurnError::NoChunk("`index`"))?
-            }
-            None => self.calls.len(),
+    /// That the turn says anything, which is asked at its end.
+    ///
+    /// # Errors
+    /// When there is nothing in it.
+    pub const fn said_something(&self) -> Result<(), TurnError> {
+        let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.calls.is_empty();
+        if is_empty && self.finish.is_none() { Err(TurnError::Silent) } else { Ok(()) }
+    }
+
+    fn take_call(&mut self, piece: CallPiece) -> Result<(), TurnError> {
+        let index = match piece.index {
+            Count::Of(index) => usize::try_from(index).map_err(|_| TurnError::TooManyCalls)?,
+            // A whole message has no index, and each of its calls is the next one.
+            Count::Absent => self.calls.len(),
+            Count::Odd => return Err(TurnError::NoChunk("`index`")),
         };
         if index > self.calls.len() || index >= MOST_CALLS {
             return Err(TurnError::TooManyCalls);
@@ -115,20 +122,17 @@ impl Turn {
             self.calls.push(WantedCall::default());
         }
         let Some(call) = self.calls.get_mut(index) else { return Err(TurnError::TooManyCalls) };
-        if let Some(id) = piece.get("id").and_then(Value::as_str) {
-            id.clone_into(&mut call.id);
+        if let Some(id) = piece.id.0 {
+            call.id = id;
         }
-        let Some(function) = piece.get("function") else { return Ok(()) };
-        if let Some(name) = function.get("name").and_then(Value::as_str) {
-            call.function.push_str(name);
+        let Some(function) = piece.function.0 else { return Ok(()) };
+        call.function.push_str(&function.name.or_empty());
+        let arguments = function.arguments.or_empty();
+        if call.arguments.len().saturating_add(arguments.len()) > LONGEST_ARGUMENTS {
+            call.is_too_long = true;
         }
-        if let Some(arguments) = function.get("arguments").and_then(Value::as_str) {
-            if call.arguments.len().saturating_add(arguments.len()) > LONGEST_ARGUMENTS {
-                call.is_too_long = true;
-            }
-            if !call.is_too_long {
-                call.arguments.push_str(arguments);
-            }
+        if !call.is_too_long {
+            call.arguments.push_str(&arguments);
         }
         if call.id.len() > LONGEST_NAME || call.function.len() > LONGEST_NAME {
             return Err(TurnError::NoChunk("an id or a name of sensible length"));
@@ -152,6 +156,9 @@ pub enum TurnError {
     /// More calls than anybody looks at.
     #[error("the provider sent more than {MOST_CALLS} calls in one turn, or left some out")]
     TooManyCalls,
+    /// Neither text nor calls, nor why there are none.
+    #[error("the provider said nothing")]
+    Silent,
 }
 
 /// The longest arguments of one call, as the native API has it.
@@ -168,13 +175,13 @@ pub const MOST_CALLS: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn turn(chunks: &[Value]) -> Result<Turn, TurnError> {
         let mut turn = Turn::default();
-        chunks.iter().try_for_each(|chunk| turn.push(chunk).map(drop))?;
+        chunks.iter().try_for_each(|chunk| turn.push(Chunk::read(&chunk.to_string()).unwrap()).map(drop))?;
         Ok(turn)
     }
 
@@ -227,6 +234,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_in_refusals_is_bounded_like_any_text() {
+        let piece = |member: &str| delta(&json!({ member: "a".repeat(3 << 20) }));
+        let (content, refusal) = (piece("content"), piece("refusal"));
+        assert!(turn(&[refusal.clone(), content.clone()]).is_ok());
+        for chunks in [[&refusal, &refusal, &refusal], [&refusal, &content, &refusal], [&content, &content, &content]] {
+            assert_eq!(turn(&chunks.map(Value::clone)).unwrap_err(), TurnError::TooLong);
+        }
+    }
+
+    #[test]
+    fn a_message_that_comes_whole_is_a_turn_like_any_other() {
+        let call = |id: &str| json!({ "id": id, "function": { "name": "fs_list", "arguments": "{}" } });
+        let message = json!({ "content": ["odd"], "refusal": 7, "tool_calls": [call("a"), call("b")] });
+        let whole =
+            turn(&[json!({ "choices": [{ "delta": null, "message": message, "finish_reason": [] }] })]).unwrap();
+        let ids: Vec<&str> = whole.calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!((ids, whole.text.as_str(), whole.finish.as_deref()), (vec!["a", "b"], "", None));
+    }
+
+    #[test]
+    fn a_turn_without_a_word_is_none() {
+        assert_eq!(turn(&[delta(&json!({ "role": "assistant" }))]).unwrap().said_something(), Err(TurnError::Silent));
+        assert_eq!(turn(&[delta(&json!({ "refusal": "no" }))]).unwrap().said_something(), Ok(()));
+    }
+
+    #[test]
     fn what_is_no_chunk_is_told_as_such() {
         let told = |chunk: Value| turn(&[chunk]).unwrap_err().to_string();
         assert_eq!(
@@ -237,6 +270,9 @@ mod tests {
         assert!(told(json!([])).ends_with("it lacks `choices`"));
         let call = |index: Value| delta(&json!({ "tool_calls": [{ "index": index, "function": {} }] }));
         assert!(told(call(json!("0"))).ends_with("it lacks `index`"));
+        assert!(told(call(json!(null))).ends_with("it lacks `index`"));
         assert_eq!(turn(&[call(json!(7))]).unwrap_err(), TurnError::TooManyCalls);
+        let many: Vec<Value> = (0..65).map(|_| json!({ "index": 0, "function": {} })).collect();
+        assert_eq!(turn(&[delta(&json!({ "tool_calls": many }))]).unwrap_err(), TurnError::TooManyCalls);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: nothing is sent that is not on record; whoever asks never sees the key of a provider, nor learns from a status of the
 //! provider that would be taken for one about their own credential; whatever a provider sends that makes no sense ends in an error that
-//! says so.
+//! says so; what is recorded as gone well was answered whole.
 
 use std::{
     collections::VecDeque,
@@ -15,18 +15,23 @@ use palyra_gate::{
     Gate,
     models::{ModelAnswer, ModelRequest},
 };
-use palyra_journal::mask::masked;
 use palyra_provider::{
     Answered, Ask, Endpoint, Key, Keys, ModelName, Phase, ProviderError, ProviderSection, Providers, RouteError,
     Unusable, World,
     sse::{SseDecoder, SseEvent},
 };
-use palyra_types::{Clock, Entropy, SecretRef, Sha256Digest};
+use palyra_types::{
+    Clock, Entropy, SecretRef, Sha256Digest,
+    id::{CallId, RunId},
+};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
-use zeroize::Zeroizing;
 
-use super::turn::Usage;
+use super::{
+    chunk::{Chunk, Figures},
+    key::{SentKey, without},
+    turn::Usage,
+};
 use crate::{app::App, caller::Caller, failure::Failure};
 
 /// The providers that are configured now.
@@ -76,19 +81,38 @@ fn made(
     Providers::new(sections, None, &world)
 }
 
-struct FromVault<'a>(&'a Gate);
+/// Gives keys out of the vault, and remembers the last one: whoever answers was asked with it, or with none.
+struct FromVault<'a> {
+    gate: &'a Gate,
+    sent: Mutex<Option<SentKey>>,
+}
 
 impl Keys for FromVault<'_> {
     async fn key(&self, secret: &SecretRef) -> Option<Key> {
-        Key::parse(&self.0.provider_key(secret)?).ok()
+        let text = self.gate.provider_key(secret)?;
+        let key = Key::parse(&text).ok()?;
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(SentKey::of(&text));
+        Some(key)
     }
 }
 
-/// A request that left, until what came of it is recorded.
+/// Who has a model asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The client.
+    pub caller: &'a Caller,
+    /// The agent whose loop asks for the client, and the run that its calls belong to.
+    pub agent: Option<(&'a str, RunId)>,
+}
+
+/// A request that left, until what came of it is recorded. It counts as abandoned unless somebody says that its answer was whole, or what
+/// went wrong.
 pub struct Sent {
     gate: Gate,
     begun: Instant,
     told: Option<ModelAnswer>,
+    key: Option<SentKey>,
+    is_whole: bool,
 }
 
 impl Sent {
@@ -113,11 +137,25 @@ impl Sent {
             told.failed = Some(why.to_owned());
         }
     }
+
+    /// Takes in that the whole answer came.
+    pub const fn whole(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// What the provider says without the key that it was asked with, if it holds that.
+    #[must_use]
+    pub fn without_key(&self, said: &str) -> Option<String> {
+        self.key.as_ref()?.out_of_json(said)
+    }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         let Some(mut told) = self.told.take() else { return };
+        if !self.is_whole && told.failed.is_none() {
+            told.failed = Some("abandoned".to_owned());
+        }
         told.took_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let gate = self.gate.clone();
         // Nobody waits for it. If it cannot be written, the journal is in trouble, and nothing is asked any more.
@@ -137,14 +175,14 @@ impl Drop for Sent {
 /// When it cannot be recorded, or nobody answers.
 pub async fn send(
     app: &App,
-    caller: &Caller,
+    Asker { caller, agent }: Asker<'_>,
     (model, ask): (&str, Ask),
     mut body: Map<String, Value>,
 ) -> Result<(Answered, Sent), Failure> {
     body.remove("model");
-    let rest = Value::Object(body);
-    let text = rest.to_string();
-    let id = palyra_types::id::CallId::generate(app.clock.now(), app.entropy.as_ref())
+    // Of what may be a long conversation, one form is enough to wait with.
+    let text = Value::Object(body).to_string();
+    let id = CallId::generate(app.clock.now(), app.entropy.as_ref())
         .map_err(|error| Failure::internal(error.to_string()))?
         .to_string();
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
@@ -153,6 +191,8 @@ pub async fn send(
         principal: caller.principal.to_string(),
         channel: Some(caller.channel.to_string()),
         token: caller.token().map(ToString::to_string),
+        agent: agent.map(|(name, _)| name.to_owned()),
+        run: agent.map(|(_, run)| run),
         endpoint: ask.endpoint.to_string(),
         model: model.to_owned(),
         bytes,
@@ -171,9 +211,11 @@ pub async fn send(
         took_ms: 0,
         failed: None,
     };
-    let mut sent = Sent { gate: app.gate.clone(), begun: Instant::now(), told: Some(told) };
+    let mut sent = Sent { gate: app.gate.clone(), begun: Instant::now(), told: Some(told), key: None, is_whole: false };
     let make_body = |model: &ModelName| with_model(&text, model);
-    let answered = app.providers.now().send(model, ask, make_body, &FromVault(&app.gate)).await;
+    let keys = FromVault { gate: &app.gate, sent: Mutex::default() };
+    let answered = app.providers.now().send(model, ask, make_body, &keys).await;
+    sent.key = keys.sent.into_inner().unwrap_or_else(PoisonError::into_inner);
     match answered {
         Ok(answered) => {
             if let Some(told) = &mut sent.told {
@@ -239,53 +281,55 @@ pub fn broken(error: &ProviderError) -> Failure {
     Failure::new(code, error.to_string(), error.advice())
 }
 
-/// A refusal of a provider, if its answer is one. What it says about a credential is about the daemon's, and is told as such.
+/// A refusal of a provider, if its answer is one. What it says about a credential is about the daemon's, and is told as such; what it says
+/// about the request is told by the provider's own words, which clients act on.
 ///
 /// # Errors
 /// With the refusal.
-pub async fn accepted(app: &App, answered: Answered, sent: &mut Sent) -> Result<Answered, Failure> {
+pub async fn accepted(answered: Answered, sent: &mut Sent) -> Result<Answered, Failure> {
     let status = answered.answer.status;
     if status.is_success() {
         return Ok(answered);
     }
     let provider = answered.provider.to_string();
-    let key = key_of(app, &provider);
     let said = answered.answer.body.collect(LONGEST_ERROR).await.unwrap_or_default();
     let said: Option<Value> = serde_json::from_slice(&said).ok();
-    let message = said.as_ref().and_then(|said| said.get("error")).and_then(|error| match error {
-        Value::String(text) => Some(text.as_str()),
-        other => other.get("message").and_then(Value::as_str),
-    });
+    let error = said.as_ref().and_then(|said| said.get("error"));
+    let message = error.and_then(|error| error.as_str().or_else(|| error.get("message")?.as_str()));
     // SECURITY: some providers repeat the key that they refuse, and the client of the daemon is not to learn it.
-    let message = without(message.unwrap_or("it says no more"), key.as_ref());
+    let message = without(message.unwrap_or("it says no more"), sent.key.as_ref());
     let message: String = message.chars().take(LONGEST_MESSAGE).collect();
     let message = format!("`{provider}` answered {}: {}", status.as_u16(), palyra_types::visible::visible(&message));
+    let about_the_request = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::UNPROCESSABLE_ENTITY];
+    let word = |name: &str| {
+        let told = error.filter(|_| about_the_request.contains(&status))?.get(name)?.as_str()?;
+        passable(told, sent.key.as_ref())
+    };
+    let (their_code, param) = (word("code"), word("param"));
     let (code, help) = match status.as_u16() {
         401 | 403 => ("provider_refused", "look at the provider's `key` in the vault and in [[provider]]"),
-        404 => ("model_not_found", "look at `models` under [[provider]]"),
+        404 if their_code.as_deref().is_none_or(|code| code == "model_not_found") => {
+            ("model_not_found", "look at `models` under [[provider]]")
+        }
         413 => ("too_large", "send less"),
         429 => ("provider_limited", "wait, or configure a fallback"),
         400..=499 => ("bad_request", "send what the provider understands"),
         _ => ("provider_unavailable", "look at the provider's own log"),
     };
     sent.failed(code);
-    Err(Failure::new(code, message, help))
+    let mut failure = Failure::new(code, message, help);
+    if about_the_request.contains(&status) {
+        failure.status = status;
+        failure.detail.code = their_code.unwrap_or(failure.detail.code);
+        failure.detail.param = param;
+    }
+    Err(failure)
 }
 
-/// The key that a provider is asked with, if it wants one.
-fn key_of(app: &App, provider: &str) -> Option<Zeroizing<String>> {
-    let config = app.config_now();
-    let section = config.provider.iter().find(|one| one.name.as_str() == provider)?;
-    app.gate.provider_key(section.key.as_ref()?)
-}
-
-/// A text of a provider without the key that it was asked with, and without what looks like one.
-fn without(text: &str, key: Option<&Zeroizing<String>>) -> String {
-    let text = match key.map(|key| key.trim()).filter(|key| !key.is_empty()) {
-        Some(key) => text.replace(key, "[the key]"),
-        None => text.to_owned(),
-    };
-    masked(text)
+/// A word of a provider, if it is short, visible, and neither the key nor anything like one.
+fn passable(word: &str, key: Option<&SentKey>) -> Option<String> {
+    let is_word = (1..=LONGEST_WORD).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_word && without(word, key) == word).then(|| word.to_owned())
 }
 
 /// The events of a streamed answer.
@@ -313,7 +357,11 @@ impl Events {
         // SECURITY: comments and drops of an event are pieces, too, and a provider could hold its reader with them for ever.
         let since = Instant::now();
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(mut event) = self.ready.pop_front() {
+                // SECURITY: a provider that repeats the key does so in answers, too, and not every provider is trusted by every client.
+                if let Some(key) = &self.sent.key {
+                    key.out_of_event(&mut event);
+                }
                 return Ok(Some(event));
             }
             let within = self.answer.patience();
@@ -322,6 +370,7 @@ impl Events {
                 Err(_) => Some(Err(ProviderError::TimedOut { what: Phase::Body, within })),
             };
             match piece {
+                None if self.decoder.is_midway() => return Err(self.refuse("it ends in the middle of an event")),
                 None => return Ok(None),
                 Some(Err(error)) => {
                     let failure = broken(&error);
@@ -334,8 +383,7 @@ impl Events {
                     let pushed = self.decoder.push(&piece, &mut events);
                     self.ready.extend(events);
                     if let Err(error) = pushed {
-                        self.sent.failed("bad_answer");
-                        return Err(malformed(&error.to_string()));
+                        return Err(self.refuse(&error.to_string()));
                     }
                 }
             }
@@ -346,36 +394,41 @@ impl Events {
     ///
     /// # Errors
     /// When the provider breaks off, takes too long, or sends what is no JSON.
-    pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<Chunk>, Failure> {
         if self.is_done {
             return Ok(None);
         }
         let Some(event) = self.event().await? else {
-            self.sent.failed("bad_answer");
-            return Err(malformed("it ends before it is done"));
+            return Err(self.refuse("it ends before it is done"));
         };
         if event.data.trim() == DONE {
-            self.is_done = true;
+            self.done();
             return Ok(None);
         }
-        match serde_json::from_str::<Value>(&event.data) {
-            Ok(chunk) => {
-                self.note(&chunk);
-                Ok(Some(chunk))
-            }
-            Err(error) => {
-                self.sent.failed("bad_answer");
-                Err(malformed(&format!("an event is no JSON ({error})")))
-            }
+        let chunk = Chunk::read(&event.data);
+        let chunk = chunk.map_err(|error| self.refuse(&format!("an event cannot be read as JSON ({error})")))?;
+        self.note(chunk.usage.0.as_ref().map(Figures::usage));
+        Ok(Some(chunk))
+    }
+
+    /// Takes in that the answer says that it is over. What comes behind that is not listened to.
+    pub fn done(&mut self) {
+        self.is_done = true;
+        self.sent.whole();
+        self.answer.settle();
+    }
+
+    /// Takes in what the answer says that it took, if it does.
+    pub const fn note(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.sent.took(usage);
         }
     }
 
-    /// Takes in what a chunk says that it took.
-    pub fn note(&mut self, chunk: &Value) {
-        let usage = chunk.get("usage").or_else(|| chunk.get("response")?.get("usage"));
-        if let Some(usage) = usage.filter(|usage| usage.is_object()) {
-            self.sent.took(Usage::of(usage));
-        }
+    /// Takes in that the answer makes no sense, and says so without the key.
+    pub fn refuse(&mut self, why: &str) -> Failure {
+        self.sent.failed("bad_answer");
+        malformed(&without(why, self.sent.key.as_ref()))
     }
 
     /// Takes in what went wrong.
@@ -388,10 +441,10 @@ impl Events {
 ///
 /// # Errors
 /// When nobody answers, or with a refusal.
-pub async fn chat(app: &App, caller: &Caller, model: &str, body: Map<String, Value>) -> Result<Events, Failure> {
+pub async fn chat(app: &App, asker: Asker<'_>, model: &str, body: Map<String, Value>) -> Result<Events, Failure> {
     let ask = Ask { endpoint: Endpoint::ChatCompletions, streams: true };
-    let (answered, mut sent) = send(app, caller, (model, ask), body).await?;
-    let answered = accepted(app, answered, &mut sent).await?;
+    let (answered, mut sent) = send(app, asker, (model, ask), body).await?;
+    let answered = accepted(answered, &mut sent).await?;
     if !is_events(answered.answer.content_type.as_deref()) {
         sent.failed("bad_answer");
         return Err(malformed("it is no stream of events"));
@@ -412,3 +465,6 @@ pub const DONE: &str = "[DONE]";
 const LONGEST_ERROR: usize = 64 << 10;
 
 const LONGEST_MESSAGE: usize = 2_000;
+
+/// The longest word of a provider about a request that is passed on.
+const LONGEST_WORD: usize = 128;
