@@ -314,6 +314,13 @@ async fn a_body_beyond_measure_is_refused_at_once_and_not_kept() {
     let piece = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
     let answer = raw(&facade, "transfer-encoding: chunked", piece.repeat(100).as_bytes()).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // As many values as there is room for, each of which takes many times the bytes that spell it.
+    for (one, model) in [("0,", "gpt"), ("{\"\":0},", "palyra/coder")] {
+        let body = format!("{{\"model\":\"{model}\",\"messages\":[{}0]}}", one.repeat((16 << 20) / one.len() - 50));
+        let answer = raw(&facade, &format!("content-length: {}", body.len()), body.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("262144 values"), "{answer}");
+        assert!(answer.contains("x-should-retry: false"), "{answer}");
+    }
     let grown = resident(&facade).saturating_sub(before);
     assert!(grown < 80_000, "{grown} kB more than before");
     assert!(facade.model.requests().is_empty());

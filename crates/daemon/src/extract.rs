@@ -1,7 +1,7 @@
 //! What handlers are handed: parsed bodies, queries and ids. Whatever does not parse is refused here, in the one shape of errors.
 //!
-//! Guarantees: a JSON body has one reading (no key twice, nothing behind its end, no unknown field), is not longer than it may be, came in
-//! time, and from somebody who is still let in when it has come.
+//! Guarantees: a JSON body has one reading (no key twice, nothing behind its end, no unknown field), is not longer and holds no more values
+//! than it may, came in time, and from somebody who is still let in when it has come.
 
 use std::{fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
@@ -15,7 +15,11 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use palyra_api::skill::NewSkill;
 use palyra_package::PackageId;
-use palyra_types::{Json, SecretRef, Sha256Digest, VaultScope, json::Limits, name::SecretName};
+use palyra_types::{
+    Json, SecretRef, Sha256Digest, VaultScope,
+    json::{self, JsonError, JsonFault, Limits},
+    name::SecretName,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -41,7 +45,10 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<Arc<App>> for Said<T, M
         let (parts, body) = request.into_parts();
         let bytes = read(body, MOST, BODY_PATIENCE).await?;
         authorise::again(app, &parts)?;
-        let json = object_in(&bytes, MOST)?;
+        let json = Json::parse(&bytes, limits(MOST)).map_err(|error| unreadable(&error))?;
+        if !json.value().is_object() {
+            return Err(no_object());
+        }
         let digest = json.digest();
         let said =
             serde_json::from_value(json.into_value()).map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -62,10 +69,7 @@ impl FromRequest<Arc<App>> for Heard {
         let (parts, body) = request.into_parts();
         let bytes = read(body, FACADE_BODY, BODY_PATIENCE).await?;
         authorise::again(app, &parts)?;
-        match object_in(&bytes, FACADE_BODY)?.into_value() {
-            Value::Object(said) => Ok(Self(said)),
-            _ => Err(no_object()),
-        }
+        object_in(&bytes, FACADE_BODY).map(Self)
     }
 }
 
@@ -92,12 +96,8 @@ impl FromRequest<Arc<App>> for Handed {
             Ok(bytes) => bytes,
             Err(failure) => return Ok(Self(Err(Garbled { failure, sha256: None }))),
         };
-        let object = if is_json { object_in(&bytes, LONGEST_BODY).map(Json::into_value) } else { Err(not_json()) };
-        Ok(Self(match object {
-            Ok(Value::Object(said)) => Ok(said),
-            Ok(_) => Err(Garbled::of(no_object(), &bytes)),
-            Err(failure) => Err(Garbled::of(failure, &bytes)),
-        }))
+        let object = if is_json { object_in(&bytes, LONGEST_BODY) } else { Err(not_json()) };
+        Ok(Self(object.map_err(|failure| Garbled::of(failure, &bytes))))
     }
 }
 
@@ -166,7 +166,7 @@ async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
 }
 
 fn unpacked(bytes: Vec<u8>) -> Result<(Vec<u8>, NewSkill), Failure> {
-    let value = object_in(&bytes, PACKAGE_BODY)?.into_value();
+    let value = Value::Object(object_in(&bytes, PACKAGE_BODY)?);
     drop(bytes);
     let mut said: NewSkill = serde_json::from_value(value).map_err(|error| Failure::bad_request(error.to_string()))?;
     // Where it breaks off says nothing to anybody.
@@ -177,12 +177,25 @@ fn unpacked(bytes: Vec<u8>) -> Result<(Vec<u8>, NewSkill), Failure> {
 }
 
 /// A body as a JSON object that everybody reads alike.
-fn object_in(bytes: &[u8], most: usize) -> Result<Json, Failure> {
-    let limits = Limits { bytes: most, ..Limits::default() };
-    let json = Json::parse(bytes, limits)
-        .map_err(|error| Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"))?;
-    // serde would read an array as an object whose keys are left out.
-    if json.value().is_object() { Ok(json) } else { Err(no_object()) }
+fn object_in(bytes: &[u8], most: usize) -> Result<Map<String, Value>, Failure> {
+    match json::read(bytes, limits(most)) {
+        Ok(Value::Object(object)) => Ok(object),
+        // serde would read an array as an object whose keys are left out.
+        Ok(_) => Err(no_object()),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+/// How much is read of a body that may have so many bytes.
+fn limits(bytes: usize) -> Limits {
+    Limits { bytes, values: MOST_VALUES, ..Limits::default() }
+}
+
+fn unreadable(error: &JsonError) -> Failure {
+    match error.fault {
+        JsonFault::TooMany { .. } => Failure::new("too_large", error.to_string(), error.advice()),
+        _ => Failure::new("bad_json", error.to_string(), "send one JSON value, each key once"),
+    }
 }
 
 /// A JSON body that holds a value or a passphrase: wiped once it was read, and never quoted.
@@ -347,6 +360,10 @@ pub const PACKAGE_BODY: usize = 96 << 20;
 /// The longest body for a model: a long conversation, or pictures.
 pub const FACADE_BODY: usize = 16 << 20;
 
+/// How many values a body may hold, however long it may be.
+// SECURITY: a value takes many times the bytes that spell it, so a body of sixteen mebibytes could take gigabytes.
+pub const MOST_VALUES: usize = 1 << 18;
+
 /// The longest body that is read from somebody without a credential.
 pub const STRANGERS_BODY: usize = 1 << 10;
 
@@ -361,3 +378,20 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a body with a package may take, and how long it may wait for its turn.
 const PACKAGE_PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_of_more_values_than_may_be_is_refused_however_short_it_is() {
+        let of = |values: usize| format!("{{\"messages\":[{}0]}}", "0,".repeat(values - 10)).into_bytes();
+        assert!(object_in(&of(MOST_VALUES), FACADE_BODY).is_ok());
+        let failure = object_in(&of(MOST_VALUES + 1), FACADE_BODY).unwrap_err();
+        assert_eq!((failure.status.as_u16(), failure.detail.code.as_str()), (413, "too_large"));
+        assert!(failure.detail.message.contains("more than 262144 values"), "{}", failure.detail.message);
+        // Long texts are what such a body is for.
+        let picture = format!("{{\"messages\":[\"{}\"]}}", "x".repeat(8 << 20));
+        assert!(object_in(picture.as_bytes(), FACADE_BODY).is_ok());
+    }
+}

@@ -128,7 +128,7 @@ impl GoldenError {
 }
 
 /// How large a case may be.
-const LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64 };
+const LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64, values: usize::MAX };
 
 #[cfg(test)]
 mod tests {

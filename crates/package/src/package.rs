@@ -298,7 +298,7 @@ pub const MANIFEST: &str = "skill.toml";
 /// The file that tells agents how to use it.
 pub const SKILL_MD: &str = "SKILL.md";
 const MOST_PROSE_BYTES: usize = 256 << 10;
-const SBOM: Limits = Limits { bytes: 16 << 20, depth: 64 };
+const SBOM: Limits = Limits { bytes: 16 << 20, depth: 64, values: usize::MAX };
 
 #[cfg(test)]
 mod tests;

@@ -90,7 +90,7 @@ impl SchemaError {
 }
 
 /// How large a schema may be.
-pub const LIMITS: Limits = Limits { bytes: 64 << 10, depth: 32 };
+pub const LIMITS: Limits = Limits { bytes: 64 << 10, depth: 32, values: usize::MAX };
 
 #[cfg(test)]
 mod tests {

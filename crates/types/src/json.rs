@@ -33,12 +33,15 @@ pub struct Limits {
     pub bytes: usize,
     /// Deepest nesting of arrays and objects.
     pub depth: usize,
+    /// Most values in a text, of which an object counts as [`OBJECT_WEIGHT`]: two bytes of text can take fifty of memory, and those of an
+    /// object a hundred times as many as they are. What was built in memory is there already, and not counted.
+    pub values: usize,
 }
 
 impl Default for Limits {
-    /// One mebibyte, 64 levels.
+    /// One mebibyte, 64 levels, as many values as there is room for.
     fn default() -> Self {
-        Self { bytes: 1 << 20, depth: 64 }
+        Self { bytes: 1 << 20, depth: 64, values: usize::MAX }
     }
 }
 
@@ -186,6 +189,14 @@ impl Serialize for JsonObject {
     }
 }
 
+/// Reads JSON text as strictly as [`Json::parse`], for whoever has no use for its one spelling.
+///
+/// # Errors
+/// As [`Json::parse`].
+pub fn read(bytes: &[u8], limits: Limits) -> Result<Value, JsonError> {
+    Reader::read(bytes, limits)
+}
+
 /// The one spelling of anything that can be serialised; what digests are made of.
 ///
 /// # Errors
@@ -257,6 +268,9 @@ fn settle_float(float: f64) -> Option<Number> {
 
 /// The largest integer that every reader takes exactly: 2^53−1.
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
+
+/// How many values an object counts as, for what it takes besides its members.
+pub const OBJECT_WEIGHT: usize = 8;
 
 /// From here on the canonical spelling of a number has an exponent.
 const FIRST_WITH_EXPONENT: f64 = 1e21;

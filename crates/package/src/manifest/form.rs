@@ -265,7 +265,7 @@ fn check_build(build: &BuildRecipe) -> Result<(), ManifestError> {
 
 /// A manifest is kept and shown as JSON, so it has to fit as that.
 fn fits(manifest: &Manifest) -> Result<(), ManifestError> {
-    let limits = Limits { bytes: MOST_JSON_BYTES, depth: 48 };
+    let limits = Limits { bytes: MOST_JSON_BYTES, depth: 48, values: usize::MAX };
     let value = serde_json::to_value(manifest).unwrap_or_default();
     Json::try_from_value(value, limits).map(|_| ()).map_err(ManifestError::TooMuch)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::OBJECT_WEIGHT;
 use crate::visible::visible;
 
 /// Why JSON was refused, and where.
@@ -31,7 +32,9 @@ impl JsonError {
     #[must_use]
     pub const fn advice(&self) -> &'static str {
         match self.fault {
-            JsonFault::TooLong { .. } => "send less at once; large content belongs in a file",
+            JsonFault::TooLong { .. } | JsonFault::TooMany { .. } => {
+                "send less at once; large content belongs in a file"
+            }
             JsonFault::NotUtf8 | JsonFault::ByteOrderMark => "send UTF-8 without a byte order mark",
             JsonFault::Expected { .. } | JsonFault::UnexpectedEnd | JsonFault::TrailingData => {
                 "send exactly one JSON value"
@@ -126,6 +129,12 @@ pub enum JsonFault {
     /// Too many levels.
     #[error("the JSON is nested more than {limit} levels deep")]
     TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// More values than allowed.
+    #[error("the JSON holds more than {limit} values, of which an object counts as {OBJECT_WEIGHT}")]
+    TooMany {
         /// The limit.
         limit: usize,
     },

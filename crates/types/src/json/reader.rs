@@ -6,7 +6,7 @@
 use serde_json::{Map, Number, Value};
 
 use super::{
-    Limits, MAX_INTEGER,
+    Limits, MAX_INTEGER, OBJECT_WEIGHT,
     error::{JsonError, JsonFault, Position, Step},
     settle_float,
 };
@@ -16,6 +16,8 @@ pub(super) struct Reader<'a> {
     /// How many bytes are read. Always on a character boundary.
     at: usize,
     limits: Limits,
+    /// How many values there may still be.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -30,7 +32,7 @@ impl<'a> Reader<'a> {
                 return Err(JsonError::at(JsonFault::NotUtf8, position_after(valid.unwrap_or_default())));
             }
         };
-        let mut reader = Self { text, at: 0, limits };
+        let mut reader = Self { text, at: 0, limits, left: limits.values };
         if text.starts_with('\u{feff}') {
             return Err(reader.fail(JsonFault::ByteOrderMark));
         }
@@ -41,7 +43,12 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, room: usize) -> Result<Value, JsonError> {
-        match self.peek() {
+        let first = self.peek();
+        let weight = if first == Some(b'{') { OBJECT_WEIGHT } else { 1 };
+        // SECURITY: before anything is made of it, so that a short text of many values does not fill the memory.
+        let left = self.left.checked_sub(weight);
+        self.left = left.ok_or_else(|| self.fail(JsonFault::TooMany { limit: self.limits.values }))?;
+        match first {
             Some(b'{') => self.object(room).map(Value::Object),
             Some(b'[') => self.array(room).map(Value::Array),
             Some(b'"') => self.string().map(Value::String),

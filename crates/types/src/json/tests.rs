@@ -174,6 +174,22 @@ fn bytes_that_are_not_utf8_and_texts_that_are_too_long_are_refused() {
 }
 
 #[test]
+fn a_text_of_more_values_than_may_be_is_refused_where_there_are_too_many() {
+    let limits = Limits { values: 11, ..Limits::default() };
+    let fault = |text: &str| read(text.as_bytes(), limits).map_err(|error| error.to_string());
+    // The array, the object, which counts as eight, and two numbers.
+    assert_eq!(fault(r#"[{"a":0},0]"#), Ok(json!([{"a": 0}, 0])));
+    let refused = "the JSON holds more than 11 values, of which an object counts as 8";
+    assert_eq!(fault(r#"[{"a":0},0,0]"#).unwrap_err(), format!("{refused} at `$[2]` (line 1, column 12)"));
+    assert_eq!(fault("[{},{}]").unwrap_err(), format!("{refused} at `$[1]` (line 1, column 5)"));
+    // A long text is one value.
+    let long = json!("x".repeat(100_000));
+    assert_eq!(read(long.to_string().as_bytes(), limits), Ok(long));
+    let many = format!("[{}0]", "0,".repeat(400_000));
+    assert!(Json::parse(many.as_bytes(), Limits::default()).is_ok());
+}
+
+#[test]
 fn a_value_built_in_memory_is_held_to_the_same_numbers() {
     let refusal = |value| Json::try_from_value(value, Limits::default()).unwrap_err().to_string();
     assert_eq!(
