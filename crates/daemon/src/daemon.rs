@@ -285,7 +285,7 @@ async fn maintain(app: Arc<App>) {
         if let Err(trouble) = app.store.maintain(app.clock.now()).await {
             tracing::warn!(%trouble, "the journal could not be maintained");
         }
-        app.transcripts.maintain(app.config_now().transcripts, app.clock.now()).await;
+        app.transcripts.maintain(app.config_now().transcripts, &app.gate).await;
         if let Err(error) = app.certifier.renew().await {
             tracing::warn!(%error, "the daemon's certificate could not be made anew");
         }

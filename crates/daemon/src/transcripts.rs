@@ -12,9 +12,10 @@ use std::{
     time::Duration,
 };
 
+use palyra_gate::{Gate, models::TranscriptForgotten};
 use palyra_journal::mask::masked;
 use palyra_notebook::{
-    Line, NewMessage, NewResponse, Response, Role, RunOf, StoreError, TranscriptError, TranscriptStore,
+    DueRuns, Line, NewMessage, NewResponse, Response, Role, RunOf, StoreError, TranscriptError, TranscriptStore,
 };
 use palyra_types::{
     Clock, ObjectId, Timestamp,
@@ -36,7 +37,7 @@ pub struct TranscriptsSection {
     pub enabled: bool,
     /// How long after the last word of a run, in days.
     pub keep_days: u32,
-    /// How much in all, in bytes. The runs in which nothing was said for longest go first.
+    /// How much in all, in bytes. Of whoever holds most, the runs in which nothing was said for longest go first.
     pub keep_bytes: u64,
 }
 
@@ -164,18 +165,29 @@ impl Transcripts {
         found.filter(|response| response.principal == principal).ok_or_else(missing)
     }
 
-    /// Forgets what is older or more than may be kept.
-    pub async fn maintain(&self, section: TranscriptsSection, now: Timestamp) {
+    /// Forgets what is older or more than may be kept, once that is on record.
+    pub async fn maintain(&self, section: TranscriptsSection, gate: &Gate) {
         let age = i64::from(section.keep_days).saturating_mul(DAY_MS);
-        let before = Timestamp::from_unix_millis(now.unix_millis().saturating_sub(age));
-        let done = self.ask(move |store| {
-            store.forget_before(before)?;
-            store.forget_beyond(section.keep_bytes)
-        });
+        let before = Timestamp::from_unix_millis(gate.clock().now().unix_millis().saturating_sub(age));
+        let most = section.keep_bytes;
+        let done = async {
+            tell_due(gate, self.ask(move |store| store.due_before(before)).await?, "keep_days").await?;
+            self.ask(move |store| store.forget_before(before)).await?;
+            tell_due(gate, self.ask(move |store| store.due_beyond(most)).await?, "keep_bytes").await?;
+            self.ask(move |store| store.forget_beyond(most)).await
+        };
         if let Err(failure) = done.await {
             tracing::warn!(error = failure.detail.message, "transcripts could not be maintained");
         }
     }
+}
+
+/// Records what is about to be forgotten because of a setting.
+async fn tell_due(gate: &Gate, due: Vec<DueRuns>, setting: &str) -> Result<(), Failure> {
+    for DueRuns { session, principal, runs } in due {
+        gate.transcript_forgotten(&TranscriptForgotten { session, principal, runs, by: setting.to_owned() }).await?;
+    }
+    Ok(())
 }
 
 impl From<TranscriptError> for Failure {

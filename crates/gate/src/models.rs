@@ -73,16 +73,16 @@ pub struct ModelAnswer {
     pub failed: Option<String>,
 }
 
-/// A session whose transcript is about to be forgotten.
+/// A session whose transcript, or a part of it, is about to be forgotten.
 #[derive(Debug, Clone, Serialize)]
 pub struct TranscriptForgotten {
     /// Which.
     pub session: SessionId,
     /// Whose it is.
     pub principal: String,
-    /// How many runs it has.
+    /// How many runs go.
     pub runs: u64,
-    /// Who wants it forgotten.
+    /// Who wants it forgotten, or what: how old it is, or how much there is.
     pub by: String,
 }
 

@@ -35,6 +35,6 @@ pub use memory::{Entry, Hit, MemoryError, MemoryStore, NewEntry, Place, Query, U
 pub use page::Page;
 pub use scope::{MemoryScope, MemoryScopeError};
 pub use transcripts::{
-    Line, Message, NewMessage, NewResponse, Response, Role, RunOf, RunSummary, SessionSummary, TranscriptError,
-    TranscriptStore,
+    DueRuns, Line, Message, NewMessage, NewResponse, Response, Role, RunOf, RunSummary, SessionSummary,
+    TranscriptError, TranscriptStore,
 };

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: the messages of a run are numbered from 0 without gaps, in the order in which they were appended; a run belongs to one session
 //! and one principal; what is too long is cut and marked, never dropped in silence; a response is its owner's for 30 days at most, and the
-//! store holds a bounded number of them, of which the oldest go first.
+//! store holds a bounded number of them. Where there is too much, the oldest goes of whoever holds most.
 //! Does not: decide who may read. [`RunSummary::principal`] and [`Response::principal`] are what a caller compares.
 
 mod cut;
@@ -23,7 +23,7 @@ pub use self::{
     error::TranscriptError,
     message::{Line, Message, NewMessage, Role, RunOf, RunSummary},
     responses::{MOST_RESPONSE_BYTES, MOST_RESPONSES, MOST_RESPONSES_BYTES, NewResponse, RESPONSE_LIFETIME, Response},
-    sessions::SessionSummary,
+    sessions::{DueRuns, SessionSummary},
 };
 use crate::{
     database::{Database, Purpose, count, number},
@@ -237,7 +237,8 @@ const PURPOSE: Purpose = Purpose {
     what: "store of transcripts",
     // `Pltr`.
     application: 0x506c_7472,
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE run (
             id TEXT PRIMARY KEY,
             session TEXT NOT NULL,
@@ -275,7 +276,11 @@ const PURPOSE: Purpose = Purpose {
         CREATE INDEX response_size ON response (number, bytes);
         CREATE INDEX response_of_session ON response (session);
         CREATE INDEX response_expires ON response (expires);
-    "],
+    ",
+        "
+        CREATE INDEX response_of_principal ON response (principal, number, bytes);
+    ",
+    ],
 };
 
 #[cfg(test)]

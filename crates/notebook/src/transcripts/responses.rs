@@ -18,9 +18,9 @@ use crate::{
 pub const RESPONSE_LIFETIME: Duration = Duration::from_hours(30 * 24);
 /// Most bytes of the conversation of one response.
 pub const MOST_RESPONSE_BYTES: usize = 8 << 20;
-/// Most responses that are kept. The oldest go first.
+/// Most responses that are kept. The oldest of whoever has most go first.
 pub const MOST_RESPONSES: u64 = 10_000;
-/// Most bytes of all conversations. The oldest go first.
+/// Most bytes of all conversations. The oldest of whoever holds most go first.
 pub const MOST_RESPONSES_BYTES: u64 = 256 << 20;
 
 /// A finished response.
@@ -139,7 +139,8 @@ pub(super) fn drop_expired(transaction: &Transaction<'_>, now: Timestamp) -> Res
     Ok(transaction.execute("DELETE FROM response WHERE expires <= ?1", [now.unix_millis()])?)
 }
 
-/// Forgets the oldest until no more than this is left. The last that was kept always is.
+/// Forgets the oldest of whoever holds most, until no more than this is left. The last that was kept always is.
+// SECURITY: whoever keeps responses without end makes room for them out of their own, and not out of anybody else's.
 pub(super) fn drop_oldest(transaction: &Transaction<'_>, most: u64, bytes: u64) -> Result<(), StoreError> {
     let totals = "SELECT count(*), coalesce(sum(bytes), 0) FROM response";
     loop {
@@ -148,9 +149,14 @@ pub(super) fn drop_oldest(transaction: &Transaction<'_>, most: u64, bytes: u64) 
         if responses <= 1 || (responses <= number(most) && used <= number(bytes)) {
             return Ok(());
         }
-        transaction
-            .prepare_cached("DELETE FROM response WHERE number = (SELECT min(number) FROM response)")?
-            .execute([])?;
+        let most_of = if used > number(bytes) { "sum(bytes)" } else { "count(*)" };
+        let sql = format!(
+            "DELETE FROM response WHERE number = (
+                SELECT min(number) FROM response WHERE number < (SELECT max(number) FROM response)
+                GROUP BY principal ORDER BY {most_of} DESC, min(number) LIMIT 1
+            )"
+        );
+        transaction.prepare_cached(&sql)?.execute([])?;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions: the runs that belong together, and how they are forgotten.
 
 use palyra_types::{Timestamp, id::SessionId};
-use rusqlite::{Row, params};
+use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 
 use super::{TranscriptStore, damaged, error::TranscriptError, responses};
@@ -28,6 +28,17 @@ pub struct SessionSummary {
     pub first: Timestamp,
     /// When the last was.
     pub last: Timestamp,
+}
+
+/// What is about to be forgotten of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DueRuns {
+    /// Which.
+    pub session: SessionId,
+    /// Whose it is.
+    pub principal: String,
+    /// How many of its runs.
+    pub runs: u64,
 }
 
 impl TranscriptStore {
@@ -88,6 +99,14 @@ impl TranscriptStore {
         self.given_back(gone)
     }
 
+    /// What [`Self::forget_before`] would forget now.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn due_before(&self, time: Timestamp) -> Result<Vec<DueRuns>, TranscriptError> {
+        self.database.read(|transaction| Ok(due(transaction, "last < ?1", time.unix_millis())?))
+    }
+
     /// Forgets the runs in which nothing was said since a time, and responses that are as old or past their own time. Says how many runs
     /// there were.
     ///
@@ -104,17 +123,27 @@ impl TranscriptStore {
         self.given_back(gone)
     }
 
-    /// Forgets the runs in which nothing was said for longest, until the others have no more bytes than this. Says how many there were.
+    /// What [`Self::forget_beyond`] would forget now.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn due_beyond(&self, bytes: u64) -> Result<Vec<DueRuns>, TranscriptError> {
+        self.database.read(|transaction| match share(transaction, bytes)? {
+            Some(share) => Ok(due(transaction, BEYOND_SHARE, number(share))?),
+            None => Ok(Vec::new()),
+        })
+    }
+
+    /// Forgets runs until the others have no more bytes than this: of whoever holds most, and of theirs those in which nothing was said for
+    /// longest. Whoever holds no more than their share of it loses nothing, however much others say. Says how many there were.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn forget_beyond(&self, bytes: u64) -> Result<u64, TranscriptError> {
         let gone = self.database.write(|transaction| {
-            // What was said last stays: everything behind which there is more than may be kept goes.
-            let sql = "DELETE FROM run WHERE id IN (
-                SELECT id FROM (SELECT id, sum(bytes) OVER (ORDER BY last DESC, id DESC) AS held FROM run) WHERE held > ?1
-            )";
-            Ok::<_, StoreError>((transaction.execute(sql, [number(bytes)])?, 0))
+            let Some(share) = share(transaction, bytes)? else { return Ok::<_, StoreError>((0, 0)) };
+            let sql = format!("DELETE FROM run WHERE {BEYOND_SHARE}");
+            Ok((transaction.execute(&sql, [number(share)])?, 0))
         })?;
         self.given_back(gone)
     }
@@ -126,6 +155,47 @@ impl TranscriptStore {
         Ok(count(runs))
     }
 }
+
+/// The runs that meet a condition, by their sessions.
+fn due(transaction: &Transaction<'_>, condition: &str, value: i64) -> Result<Vec<DueRuns>, StoreError> {
+    let sql = format!(
+        "SELECT session, principal, count(*) FROM run WHERE {condition} GROUP BY session, principal ORDER BY session"
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let mut rows = statement.query([value])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        due.push(DueRuns {
+            session: SessionId::parse(&row.get::<_, String>(0)?).map_err(damaged)?,
+            principal: row.get(1)?,
+            runs: row.get::<_, i64>(2)?.unsigned_abs(),
+        });
+    }
+    Ok(due)
+}
+
+/// How many bytes each principal may hold so that all together hold no more than this; none if they do not anyway. What somebody holds less
+/// is there for the others.
+fn share(transaction: &Transaction<'_>, bytes: u64) -> Result<Option<u64>, StoreError> {
+    let mut statement =
+        transaction.prepare_cached("SELECT sum(bytes) AS held FROM run GROUP BY principal ORDER BY held")?;
+    let held = statement.query_map([], |row| row.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let (mut left, mut others) = (bytes, count(held.len()));
+    for held in held.into_iter().map(i64::unsigned_abs) {
+        let share = left / others.max(1);
+        if held > share {
+            return Ok(Some(share));
+        }
+        left -= held;
+        others -= 1;
+    }
+    Ok(None)
+}
+
+/// What of somebody is beyond their share. What they said last stays: everything behind which there is more goes.
+const BEYOND_SHARE: &str = "id IN (SELECT id FROM (
+        SELECT id, sum(bytes) OVER (PARTITION BY principal ORDER BY last DESC, id DESC) AS held FROM run
+    ) WHERE held > ?1)";
 
 const SUMMARY: &str = "session, principal, count(*) AS runs, sum(messages) AS messages, sum(bytes) AS bytes, min(first) AS first, max(last) AS last";
 

@@ -27,9 +27,12 @@ impl Lab {
     }
 
     fn respond(&self, id: &str, conversation: &Value) -> Result<Response, TranscriptError> {
+        self.respond_to("agent:claude", id, conversation)
+    }
+
+    fn respond_to(&self, principal: &str, id: &str, conversation: &Value) -> Result<Response, TranscriptError> {
         let id = ObjectId::parse(id).unwrap();
-        let new = NewResponse { id: &id, session: session_id(1), principal: "agent:claude", conversation };
-        self.store.put_response(&new)
+        self.store.put_response(&NewResponse { id: &id, session: session_id(1), principal, conversation })
     }
 
     fn response(&self, id: &str) -> Option<Response> {
@@ -132,6 +135,71 @@ fn beyond_what_is_kept_the_runs_go_in_which_nothing_was_said_for_longest() {
     assert_eq!(lab.store.forget_beyond(both).unwrap(), 1);
     assert!(bytes(1).is_some() && bytes(2).is_none() && bytes(3).is_some());
     assert_eq!(lab.store.forget_beyond(both).unwrap(), 0);
+}
+
+/// One whose agent says more and more must not have anybody else's transcripts forgotten by that.
+#[test]
+fn a_flood_by_one_principal_takes_from_nobody_but_them() {
+    let lab = Lab::new();
+    let say = |principal: &str, session, run| {
+        lab.clock.advance(1);
+        let of = RunOf { principal: principal.to_owned(), ..of(session, run) };
+        lab.store.append(&of, &said(json!("about as long as the others"))).unwrap();
+    };
+    say("agent:quiet", 1, 1);
+    say("agent:calm", 2, 2);
+    say("agent:calm", 2, 3);
+    for run in 10..30 {
+        say("agent:loud", 3, run);
+    }
+    let bytes = lab.store.run(run_id(1)).unwrap().unwrap().bytes;
+    let due = lab.store.due_beyond(8 * bytes).unwrap();
+    assert_eq!(due, [DueRuns { session: session_id(3), principal: "agent:loud".to_owned(), runs: 15 }]);
+    assert_eq!(lab.store.forget_beyond(8 * bytes).unwrap(), 15);
+    let runs = |session| {
+        let page = lab.store.runs(session_id(session), None, 99).unwrap();
+        page.items.into_iter().map(|run| run.run).collect::<Vec<_>>()
+    };
+    let last = [25, 26, 27, 28, 29].map(run_id);
+    assert_eq!((runs(1), runs(2), runs(3)), (vec![run_id(1)], [2, 3].map(run_id).into(), last.into()));
+    assert_eq!((lab.store.due_beyond(8 * bytes).unwrap(), lab.store.forget_beyond(8 * bytes).unwrap()), (vec![], 0));
+    // Where there is less than one share for each, each keeps theirs.
+    assert_eq!(lab.store.forget_beyond(3 * bytes).unwrap(), 5);
+    assert_eq!((runs(1).len(), runs(2), runs(3)), (1, vec![run_id(3)], vec![run_id(29)]));
+}
+
+#[test]
+fn what_would_be_forgotten_is_known_before() {
+    let lab = Lab::new();
+    for (session, run) in [(1, 1), (1, 2), (2, 3)] {
+        lab.say(session, run, "old");
+    }
+    let since = Timestamp::from_unix_millis(lab.clock.now().unix_millis() + 1);
+    lab.say(2, 3, "goes on");
+    let due = lab.store.due_before(since).unwrap();
+    assert_eq!(due, [DueRuns { session: session_id(1), principal: "agent:claude".to_owned(), runs: 2 }]);
+    assert_eq!(lab.store.forget_before(since).unwrap(), 2);
+}
+
+#[test]
+fn whoever_keeps_responses_without_end_loses_their_own() {
+    let lab = Lab::new();
+    lab.respond_to("agent:quiet", "quiet", &json!("0123456789")).unwrap();
+    for number in 0..5 {
+        lab.respond_to("agent:loud", &format!("loud_{number}"), &json!("0123456789")).unwrap();
+    }
+    lab.respond_to("agent:last", "last", &json!("0".repeat(100))).unwrap();
+    let drop = |most, bytes| lab.store.database.write(|t| responses::drop_oldest(t, most, bytes)).unwrap();
+    let there = || {
+        let all = ["quiet", "loud_0", "loud_1", "loud_2", "loud_3", "loud_4", "last"];
+        all.into_iter().filter(|id| lab.response(id).is_some()).collect::<Vec<_>>()
+    };
+    drop(5, 10_000);
+    assert_eq!(there(), ["quiet", "loud_2", "loud_3", "loud_4", "last"]);
+    drop(5, 126);
+    assert_eq!(there(), ["quiet", "loud_4", "last"]);
+    drop(1, 10_000);
+    assert_eq!(there(), ["last"]);
 }
 
 #[test]
