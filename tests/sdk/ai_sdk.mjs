@@ -61,6 +61,7 @@ await run({
   'errors-401': () => refused(401, { apiKey: 'plr_wrong' }),
   'errors-403': () => refused(403),
   'errors-404': () => refused(404, { model: 'there/is-no-such-model' }),
+  'errors-424': () => refused(424),
   'errors-429': async () => {
     const { text } = await generateText(options({ maxRetries: 2 }));
     return { text, attempts: tried() };

@@ -132,6 +132,7 @@ await run({
   'errors-401': () => refused(OpenAI.AuthenticationError, { apiKey: 'plr_wrong' }),
   'errors-403': () => refused(OpenAI.PermissionDeniedError),
   'errors-404': () => refused(OpenAI.NotFoundError, { model: 'there/is-no-such-model' }),
+  'errors-424': () => refused(OpenAI.APIError),
   'errors-429': async () => {
     const found = await client({ maxRetries: 2 }).chat.completions.create({ model: MODEL, messages: ASKED });
     return { text: found.choices[0].message.content, attempts: tried() };

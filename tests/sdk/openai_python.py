@@ -259,6 +259,10 @@ def case_errors_404():
     return refused(openai.NotFoundError, model="there/is-no-such-model")
 
 
+def case_errors_424():
+    return refused(openai.APIStatusError)
+
+
 def case_errors_429():
     found = client(retries=2).chat.completions.create(model=MODEL, messages=ASKED)
     return {"text": found.choices[0].message.content, "attempts": len(attempts)}

@@ -15,6 +15,7 @@ mod channels;
 mod cli;
 mod codex;
 mod compat;
+mod compat_agents;
 mod compat_hostile;
 mod compat_load;
 mod compat_stored;

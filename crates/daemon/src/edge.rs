@@ -29,7 +29,7 @@ use crate::{
     app::App,
     compat::failing,
     extract::{BACKUP_BODY, FACADE_BODY, LONGEST_BODY, PACKAGE_BODY, too_large},
-    failure::Failure,
+    failure::{Failure, Repeats},
     mcp,
 };
 
@@ -228,7 +228,8 @@ fn told(response: Response, mut detail: ErrorDetail, (id, path): (&str, &str)) -
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let body = if failing::is_facade(path) {
-        parts.status = failing::status(parts.status);
+        let repeats = parts.extensions.remove::<Repeats>().is_some();
+        parts.status = failing::status(parts.status, repeats);
         failing::advise(&mut parts.headers, parts.status);
         serde_json::to_vec(&failing::shape(parts.status, &detail))
     } else if mcp::is_ours(path) {

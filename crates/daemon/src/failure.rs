@@ -31,6 +31,8 @@ pub struct Failure {
     pub detail: ErrorDetail,
     /// When to come back, and how many requests a minute there may be.
     pub retry: Option<(Duration, u32)>,
+    /// Whether asking again would do once more what was done already.
+    pub repeats: bool,
 }
 
 impl Failure {
@@ -44,13 +46,24 @@ impl Failure {
             call: None,
             param: None,
         };
-        Self { status: status_of(code), detail, retry: None }
+        Self { status: status_of(code), detail, retry: None, repeats: false }
     }
 
     /// The same, with when to come back and how many requests a minute there may be.
     #[must_use]
     pub const fn retry_after(mut self, after: Duration, limit: u32) -> Self {
         self.retry = Some((after, limit));
+        self
+    }
+
+    /// The same of a request that has done something already: where to look before it is asked again.
+    #[must_use]
+    pub fn having_done(mut self, done: &str) -> Self {
+        self.detail.help = Some(match self.detail.help {
+            Some(help) => format!("{help}; {done}"),
+            None => done.to_owned(),
+        });
+        self.repeats = true;
         self
     }
 
@@ -282,10 +295,17 @@ impl IntoResponse for Failure {
             response.headers_mut().insert("ratelimit-limit", HeaderValue::from(limit));
             response.headers_mut().insert("ratelimit-remaining", HeaderValue::from(0));
         }
+        if self.repeats {
+            response.extensions_mut().insert(Repeats);
+        }
         response.extensions_mut().insert(self.detail);
         response
     }
 }
+
+/// On an answer: asking again would do once more what was done already.
+#[derive(Debug, Clone, Copy)]
+pub struct Repeats;
 
 /// The status that goes with a code. The same for a refusal as it happens and as it is told again later.
 #[must_use]

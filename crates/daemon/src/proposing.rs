@@ -121,6 +121,18 @@ impl Proposing<'_> {
         over(app, &asked, outcome).await
     }
 
+    /// The same for a caller that has other things to do meanwhile, and gives no key.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn run_apart(self) -> Result<Call, Failure> {
+        let Self { app, proposal, holding: _holding } = self;
+        let asked = Asking::of(&proposal);
+        let outcome = app.gate.run(proposal).await;
+        app.figures.ended(story::outcome_word(&outcome));
+        over(app, &asked, outcome).await
+    }
+
     /// Has it accepted, so that it goes on without its caller.
     ///
     /// # Errors

@@ -146,9 +146,21 @@ pub fn conduct(app: &Arc<App>, caller: &Caller, proposing: Proposing<'_>) -> Res
 /// Waits until somebody may not read any more: their credential was revoked or cut off, its time is over, its session was left, or it does not
 /// reach as far any more.
 async fn over(app: &App, reader: &Caller, wanted: Wanted) {
+    until_refused(app, || match reader.now(app) {
+        Some(now) if may_follow(app, reader, &now, wanted) => Ok(()),
+        _ => Err(()),
+    })
+    .await;
+}
+
+/// Looks over and over whether somebody may still go on, and says why once they may not.
+pub(crate) async fn until_refused<E>(app: &App, may_go_on: impl Fn() -> Result<(), E>) -> E {
     let (mut registry, mut sign_outs) = (app.access.changes(), app.console.sign_outs());
     let mut authorities = app.certifier.changes();
-    while reader.now(app).is_some_and(|now| may_follow(app, reader, &now, wanted)) {
+    loop {
+        if let Err(refusal) = may_go_on() {
+            return refusal;
+        }
         // What somebody does is heard at once; time is looked at every now and then.
         tokio::select! {
             _ = registry.changed() => {}

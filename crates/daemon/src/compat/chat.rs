@@ -16,10 +16,11 @@ use super::{
     looping::{AgentLoop, Done, Ended, Happening, Why},
     naming::AgentSection,
     offering::Offered,
+    standing::Standing,
     telling::{self, Telling, data},
     turn::{Usage, WantedCall},
 };
-use crate::{app::App, caller::Caller, failure::Failure, question, reply};
+use crate::{app::App, failure::Failure, question, reply};
 
 /// Answers a chat with an agent.
 ///
@@ -27,7 +28,7 @@ use crate::{app::App, caller::Caller, failure::Failure, question, reply};
 /// When the request makes no sense, or nothing can be begun.
 pub async fn answer(
     app: &Arc<App>,
-    caller: &Caller,
+    caller: &Standing,
     agent: Arc<AgentSection>,
     mut body: Map<String, Value>,
 ) -> Result<Response, Failure> {
@@ -69,7 +70,7 @@ pub async fn answer(
 /// When a tool of the client has the name of one of Palyra's, or no run can be opened.
 pub async fn begin(
     app: &Arc<App>,
-    caller: &Caller,
+    standing: &Standing,
     agent: Arc<AgentSection>,
     (of_client, said): (Vec<Value>, Vec<Value>),
     (mut settings, session): (Map<String, Value>, Option<SessionId>),
@@ -80,6 +81,7 @@ pub async fn begin(
     for ours in ["model", "store", "metadata", "service_tier", "user", "safety_identifier", "prompt_cache_key"] {
         settings.remove(ours);
     }
+    let caller = standing.caller();
     let offered = Offered::to(app, caller, &agent.tools, &of_client)?;
     let session = match session {
         Some(session) => session,
@@ -91,8 +93,8 @@ pub async fn begin(
         messages.push(json!({ "role": "system", "content": agent.instructions }));
     }
     messages.extend(said);
-    let (app, caller) = (Arc::clone(app), caller.clone());
-    Ok(AgentLoop { app, caller, agent, offered, of_client, settings, messages, session, run })
+    let (app, standing) = (Arc::clone(app), standing.clone());
+    Ok(AgentLoop { app, standing, agent, offered, of_client, settings, messages, session, run })
 }
 
 /// A switch that is off if it is not there.

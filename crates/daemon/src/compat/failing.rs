@@ -1,7 +1,8 @@
 //! Errors in the shape that clients of other products expect.
 //!
 //! Guarantees: every error under `/v1/` has the shape `{ "error": { "message", "type", "param", "code" } }`; what was refused for good says
-//! `x-should-retry: false`, so that clients do not ask again for what nobody will allow; no status is 409, which they retry.
+//! `x-should-retry: false`, so that clients do not ask again for what nobody will allow; no status is 409, which they retry; what failed after
+//! something had been done has neither a status nor a word that any of them retries.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use palyra_api::ErrorDetail;
@@ -13,24 +14,36 @@ pub fn is_facade(path: &str) -> bool {
     path.starts_with("/v1/")
 }
 
-/// The status that clients of other products are told.
+/// The status that clients of other products are told, and whether asking again would do once more what was done already.
 #[must_use]
-pub fn status(status: StatusCode) -> StatusCode {
+pub fn status(status: StatusCode, repeats: bool) -> StatusCode {
     match status {
         StatusCode::CONFLICT => StatusCode::BAD_REQUEST,
+        // SECURITY: some clients look at the status alone, and would have everything done up to three times.
+        other if repeats && is_retried(other) => StatusCode::FAILED_DEPENDENCY,
         other => other,
     }
 }
 
-/// An error in their shape. The help stands behind the message, because that is all they show.
+fn is_retried(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+        || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
+}
+
+/// What is told of an error. The help stands behind the message, because that is all they show.
 #[must_use]
-pub fn shape(status: StatusCode, detail: &ErrorDetail) -> Value {
-    let message = match &detail.help {
+pub fn message(detail: &ErrorDetail) -> String {
+    match &detail.help {
         Some(help) => format!("{} ({help})", detail.message),
         None => detail.message.clone(),
-    };
+    }
+}
+
+/// An error in their shape.
+#[must_use]
+pub fn shape(status: StatusCode, detail: &ErrorDetail) -> Value {
     let mut error = json!({
-        "message": message,
+        "message": message(detail),
         "type": kind(status),
         "param": detail.param,
         "code": detail.code,
@@ -43,9 +56,11 @@ pub fn shape(status: StatusCode, detail: &ErrorDetail) -> Value {
 
 /// Says whether it is worth asking again.
 pub fn advise(headers: &mut HeaderMap, status: StatusCode) {
-    let again = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
-        || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
+    let again = is_retried(status);
     headers.insert("x-should-retry", HeaderValue::from_static(if again { "true" } else { "false" }));
+    if status == StatusCode::FAILED_DEPENDENCY {
+        headers.remove(header::RETRY_AFTER);
+    }
 }
 
 /// Tells limits by the names that these clients know, beside ours.
@@ -79,7 +94,7 @@ const fn kind(status: StatusCode) -> &'static str {
         401 => "authentication_error",
         403 => "permission_error",
         429 => "rate_limit_error",
-        500.. => "server_error",
+        424 | 500.. => "server_error",
         _ => "invalid_request_error",
     }
 }
@@ -125,6 +140,24 @@ mod tests {
         assert_eq!(headers["x-should-retry"], "false");
         advise(&mut headers, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(headers["x-should-retry"], "true");
-        assert_eq!(status(StatusCode::CONFLICT), StatusCode::BAD_REQUEST);
+        assert_eq!(status(StatusCode::CONFLICT, false), StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn no_client_asks_again_for_what_was_done_already() {
+        for failed in [408, 429, 500, 502, 503, 504].map(|code| StatusCode::from_u16(code).unwrap()) {
+            let told = status(failed, true);
+            assert_eq!(
+                (status(failed, false), told, kind(told)),
+                (failed, StatusCode::FAILED_DEPENDENCY, "server_error")
+            );
+            let mut headers = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from(1))]);
+            advise(&mut headers, told);
+            assert_eq!(
+                headers,
+                HeaderMap::from_iter([("x-should-retry".parse().unwrap(), HeaderValue::from_static("false"))])
+            );
+        }
+        assert_eq!(status(StatusCode::FORBIDDEN, true), StatusCode::FORBIDDEN);
     }
 }

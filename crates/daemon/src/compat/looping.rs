@@ -1,8 +1,10 @@
 //! The loop of an agent model: asks the model, has what it wants decided and done, tells it what came of that, until it is done.
 //!
 //! Guarantees: each call goes through the gate with the credential that asked, in a run of its own whose budget holds; a refusal is told to
-//! the model as final, with its reason; the loop ends at its limits, whatever the model wants, and says so; whoever stops listening
-//! withdraws what waits and stops what runs. Calls of functions that the client brought along are handed back and never run here.
+//! the model as final, with its reason; the loop ends at its limits, whatever the model wants, and says so, and as soon as whoever asked would
+//! not be let in any more; whoever stops listening withdraws what waits and stops what runs. A failure says whether calls were made before it.
+//! Nothing is run, or handed back, of a turn that was cut off: what is there of it may be less than was meant. Calls of functions that the
+//! client brought along are handed back and never run here.
 //! Does not: know how clients are told. [`chat`](super::chat) and [`responses`](super::responses) do.
 
 use std::{
@@ -31,10 +33,17 @@ use tokio::{
 use super::{
     naming::AgentSection,
     offering::Offered,
-    turn::{Turn, Usage, WantedCall},
+    standing::Standing,
+    turn::{LONGEST_ARGUMENTS, Turn, Usage, WantedCall},
     upstream,
 };
-use crate::{app::App, caller::Caller, failure::Failure, hub::Wanted, proposing::Asked, question};
+use crate::{
+    app::App,
+    failure::Failure,
+    hub::{Follower, Frame, Wanted},
+    proposing::Asked,
+    question,
+};
 
 /// What happens while the loop runs, for whoever tells a client.
 #[derive(Debug, Clone)]
@@ -109,7 +118,7 @@ pub struct AgentLoop {
     /// The daemon.
     pub app: Arc<App>,
     /// Who asks.
-    pub caller: Caller,
+    pub standing: Standing,
     /// The agent.
     pub agent: Arc<AgentSection>,
     /// What it is offered.
@@ -132,42 +141,62 @@ impl AgentLoop {
     /// # Errors
     /// When the provider fails, or the daemon.
     pub async fn conduct(mut self, out: mpsc::Sender<Happening>) -> Result<Ended, Failure> {
+        let (standing, run) = (self.standing.clone(), self.run);
+        let mut calls = 0;
+        let ended = tokio::select! {
+            biased;
+            refusal = standing.over() => Err(refusal),
+            ended = self.go_on(&mut calls, &out) => ended,
+        };
+        // SECURITY: clients ask again by themselves after most failures, and every call would be made once more.
+        ended.map_err(|failure| if calls == 0 { failure } else { failure.having_done(&already(Some(run))) })
+    }
+
+    /// Goes on until it ends, and counts the calls.
+    async fn go_on(&mut self, calls: &mut u32, out: &mpsc::Sender<Happening>) -> Result<Ended, Failure> {
         let over_at = Instant::now() + Duration::from_secs(self.agent.max_seconds.into());
         self.keep(&self.messages).await;
         let mut usage = Usage::default();
-        let (mut calls, mut refused) = (0_u32, HashMap::<Sha256Digest, u32>::new());
+        let mut refused = HashMap::<Sha256Digest, u32>::new();
         for _ in 0..self.agent.max_turns {
-            let Ok(turn) = timeout_at(over_at, self.turn(&out)).await else { return Ok(self.too_long(usage)) };
+            let Ok(turn) = timeout_at(over_at, self.turn(out)).await else { return Ok(self.too_long(usage)) };
             let Turn { text, calls: wanted, finish, usage: took, .. } = turn?;
             usage = usage.and(took);
+            if let Some(why) = cut_off(finish.as_deref()) {
+                self.say(vec![said(&text, &[])]).await;
+                return Ok(self.ended(why, usage));
+            }
             let (own, of_client): (Vec<_>, Vec<_>) =
                 wanted.into_iter().partition(|call| !self.is_of_client(&call.function));
             // What the client is to do comes first: the model asks again for the rest once it knows what came of that.
             let told = if of_client.is_empty() { &own } else { &of_client };
             self.say(vec![said(&text, told)]).await;
+            if of_client.iter().any(|call| call.is_too_long) {
+                let what = format!("the arguments of a function of yours are longer than {LONGEST_ARGUMENTS} bytes");
+                return Err(upstream::malformed(&what));
+            }
             if !of_client.is_empty() {
                 return Ok(self.ended(Why::Client(of_client), usage));
             }
             if own.is_empty() {
-                let why = match finish.as_deref() {
-                    Some("length") => Why::Limit("the model reached its own limit".to_owned()),
-                    Some("content_filter") => Why::Filtered,
-                    _ => Why::Stop,
-                };
-                return Ok(self.ended(why, usage));
+                return Ok(self.ended(Why::Stop, usage));
             }
-            calls = calls.saturating_add(u32::try_from(own.len()).unwrap_or(u32::MAX));
-            if calls > self.agent.max_calls {
+            let wanted = calls.saturating_add(u32::try_from(own.len()).unwrap_or(u32::MAX));
+            if wanted > self.agent.max_calls {
                 let why = format!("it wanted more than {} calls", self.agent.max_calls);
                 self.say(own.iter().map(|call| unanswered(call, &why)).collect()).await;
                 return Ok(self.ended(Why::Limit(why), usage));
             }
-            let Ok(done) = timeout_at(over_at, self.all(&own, &out)).await else {
+            *calls = wanted;
+            let Ok(done) = timeout_at(over_at, self.all(&own, out)).await else {
                 let why = "the time of the agent is over";
                 self.say(own.iter().map(|call| unanswered(call, why)).collect()).await;
                 return Ok(self.too_long(usage));
             };
             self.say(own.iter().zip(&done).map(|(call, done)| answered(call, &done.told)).collect()).await;
+            // A choice that was forced has been made. A model that is forced to it again can never end.
+            let choice = self.settings.remove("tool_choice").and_then(unforced);
+            self.settings.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
             for (call, _) in own.iter().zip(&done).filter(|(_, done)| done.is_error) {
                 let key = Sha256Digest::of(format!("{}\0{}", call.function, call.arguments).as_bytes());
                 *refused.entry(key).or_default() += 1;
@@ -193,7 +222,7 @@ impl AgentLoop {
     /// Keeps what was said, if anything is kept.
     async fn keep(&self, messages: &[Value]) {
         if self.app.config_now().transcripts.enabled {
-            let (session, run, principal) = (self.session, self.run, self.caller.principal.to_string());
+            let (session, run, principal) = (self.session, self.run, self.standing.caller().principal.to_string());
             let of = RunOf { session, run, principal, model: format!("palyra/{}", self.agent.name) };
             self.app.transcripts.say(&of, messages).await;
         }
@@ -212,12 +241,9 @@ impl AgentLoop {
         self.of_client.iter().any(|tool| name(tool).as_deref() == Some(function))
     }
 
-    fn asker(&self) -> upstream::Asker<'_> {
-        upstream::Asker { caller: &self.caller, agent: Some((&self.agent.name, self.run)) }
-    }
-
     /// Asks the model once.
     async fn turn(&self, out: &mpsc::Sender<Happening>) -> Result<Turn, Failure> {
+        let caller = self.standing.now()?;
         let mut body = self.settings.clone();
         body.insert("messages".to_owned(), Value::Array(self.messages.clone()));
         let tools: Vec<Value> = self.offered.definitions().iter().chain(&self.of_client).cloned().collect();
@@ -229,7 +255,8 @@ impl AgentLoop {
         body.insert("stream".to_owned(), json!(true));
         body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
         let mut turn = Turn::default();
-        let mut events = upstream::chat(&self.app, self.asker(), &self.agent.model, body).await?;
+        let asker = upstream::Asker { caller: &caller, agent: Some((&self.agent.name, self.run)) };
+        let mut events = upstream::chat(&self.app, asker, &self.agent.model, body).await?;
         while let Some(chunk) = events.next().await? {
             let text = turn.push(chunk).map_err(|error| events.refuse(&error.to_string()))?;
             if !text.is_empty() {
@@ -250,43 +277,59 @@ impl AgentLoop {
         Ok(turn)
     }
 
-    /// Has all calls of a turn decided and done, at the same time, and tells of questions meanwhile.
+    /// Has all calls of a turn decided and done, at the same time, and tells of them and of questions meanwhile.
     async fn all(&self, calls: &[WantedCall], out: &mpsc::Sender<Happening>) -> Vec<Done> {
-        let work = futures_util::future::join_all(calls.iter().map(|call| self.one(call, out)));
-        tokio::select! {
-            done = work => done,
-            () = self.tell_questions(out) => Vec::new(),
+        // From before anything is asked, so that no question is missed.
+        let records = self.app.hub.follow(self.app.hub.size(), Wanted::Run(self.run));
+        let (over, ended) = mpsc::channel(calls.len().max(1));
+        let work = async move {
+            let over = over;
+            futures_util::future::join_all(calls.iter().map(|call| self.one(call, out, &over))).await
+        };
+        let (done, ()) = tokio::join!(work, self.tell_story(Story { records, is_heard: true, out }, ended));
+        done
+    }
+
+    /// Tells about questions as they are asked and answered, and about calls once they are over, in the order of the journal, until all are
+    /// over and everything was told.
+    async fn tell_story(&self, mut story: Story<'_>, mut ended: mpsc::Receiver<OverAt>) {
+        loop {
+            tokio::select! {
+                biased;
+                over = ended.recv() => {
+                    let Some(OverAt { size, done }) = over else { return };
+                    story.catch_up(self, size).await;
+                    // Whoever is gone is noticed where this is polled.
+                    let _ = tell(story.out, Happening::Over(Box::new(done))).await;
+                }
+                more = story.records.more(), if story.is_heard => {
+                    story.is_heard &= more;
+                    story.tell_at_hand(self).await;
+                }
+            }
         }
     }
 
-    /// Tells about questions of this run. Never ends.
-    async fn tell_questions(&self, out: &mpsc::Sender<Happening>) {
-        let mut records = self.app.hub.follow(self.app.hub.size(), Wanted::Run(self.run));
-        while let Ok(Some(frame)) = records.next().await {
-            let Some(approval) = frame.subject.approval else { continue };
-            let happening = match frame.kind {
-                RecordKind::ApprovalRequested | RecordKind::ApprovalResolved => {
-                    let Ok(Some((prompt, answer))) = self.app.gate.approval(approval).await else { continue };
-                    let told = question::told(&prompt, answer.as_ref(), self.app.clock.as_ref());
-                    match (frame.kind, &answer) {
-                        (RecordKind::ApprovalResolved, Some(answer)) => {
-                            Happening::Resolved { approval, state: answer.state.to_string() }
-                        }
-                        (RecordKind::ApprovalRequested, _) => Happening::Asked(Box::new(told)),
-                        _ => continue,
-                    }
-                }
-                _ => continue,
-            };
-            if tell(out, happening).await.is_err() {
-                break;
+    /// What a record says about a question, if it does.
+    async fn question(&self, frame: &Frame) -> Option<Happening> {
+        let approval = frame.subject.approval?;
+        if !matches!(frame.kind, RecordKind::ApprovalRequested | RecordKind::ApprovalResolved) {
+            return None;
+        }
+        let (prompt, answer) = self.app.gate.approval(approval).await.ok()??;
+        match (frame.kind, answer) {
+            (RecordKind::ApprovalResolved, answer) => {
+                Some(Happening::Resolved { approval, state: answer?.state.to_string() })
+            }
+            (_, answer) => {
+                let told = question::told(&prompt, answer.as_ref(), self.app.clock.as_ref());
+                Some(Happening::Asked(Box::new(told)))
             }
         }
-        std::future::pending().await
     }
 
     /// Has one call decided and done.
-    async fn one(&self, wanted: &WantedCall, out: &mpsc::Sender<Happening>) -> Done {
+    async fn one(&self, wanted: &WantedCall, out: &mpsc::Sender<Happening>, over: &mpsc::Sender<OverAt>) -> Done {
         let refused = |code: &str, message: String, help: &str| Done {
             id: wanted.id.clone(),
             call: None,
@@ -312,12 +355,11 @@ impl AgentLoop {
                     tool: tool.clone(),
                     arguments: wanted.arguments.clone(),
                 };
-                // Whoever is gone is noticed where this is polled.
                 let _ = tell(out, proposed).await;
                 match arguments(wanted) {
                     Err(message) => refused("bad_arguments", message, "send one JSON object that fits the schema"),
                     Ok(args) => match self.propose(tool, args).await {
-                        Ok(call) => over(&wanted.id, &call, self.agent.max_output_bytes),
+                        Ok(call) => done(&wanted.id, &call, self.agent.max_output_bytes),
                         Err(failure) => {
                             let detail = &failure.detail;
                             let help = detail.help.as_deref().unwrap_or_default();
@@ -327,7 +369,9 @@ impl AgentLoop {
                 }
             }
         };
-        let _ = tell(out, Happening::Over(Box::new(done.clone()))).await;
+        // All that is recorded of it by now is told before it.
+        let size = self.app.store.size().await.unwrap_or_default();
+        let _ = over.send(OverAt { size, done: done.clone() }).await;
         done
     }
 
@@ -335,10 +379,82 @@ impl AgentLoop {
         let workspace: Option<WorkspaceName> = self.agent.workspace.clone();
         let new = NewCall { workspace, run: Some(self.run), ..NewCall::new(tool.clone(), args) };
         let nothing = (&HeaderMap::new(), Sha256Digest::of(b""));
-        match Asked::read(&self.app, &self.caller, new, nothing).await? {
-            Asked::New(proposing) => proposing.run().await,
+        let caller = self.standing.now()?;
+        match Asked::read(&self.app, &caller, new, nothing).await? {
+            Asked::New(proposing) => proposing.run_apart().await,
             Asked::Known(_) => Err(Failure::internal("a call without a key was known before")),
         }
+    }
+}
+
+/// A call that is over, and how many records there were by then.
+struct OverAt {
+    size: u64,
+    done: Done,
+}
+
+/// What the journal says of a turn while it lasts.
+struct Story<'a> {
+    records: Follower,
+    /// Whether more can be heard of it.
+    is_heard: bool,
+    out: &'a mpsc::Sender<Happening>,
+}
+
+impl Story<'_> {
+    /// Tells what is recorded by now.
+    async fn tell_at_hand(&mut self, of: &AgentLoop) {
+        loop {
+            match self.records.at_hand().await {
+                Ok(Some(frame)) => {
+                    if let Some(happening) = of.question(&frame).await {
+                        let _ = tell(self.out, happening).await;
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "questions of an agent are not told any more");
+                    self.is_heard = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells what was recorded up to this many records.
+    async fn catch_up(&mut self, of: &AgentLoop, size: u64) {
+        while self.is_heard && !self.records.is_past(size.saturating_sub(1)) {
+            self.is_heard &= self.records.more().await;
+            self.tell_at_hand(of).await;
+        }
+    }
+}
+
+/// Why a turn is not what the model meant to say, if its provider says so.
+fn cut_off(finish: Option<&str>) -> Option<Why> {
+    match finish {
+        Some("length") => Some(Why::Limit("the model reached its own limit".to_owned())),
+        Some("content_filter") => Some(Why::Filtered),
+        _ => None,
+    }
+}
+
+/// What is left of a choice of tools once one was made: whatever leaves it to the model whether it uses any.
+fn unforced(mut choice: Value) -> Option<Value> {
+    if matches!(choice.as_str(), Some("auto" | "none")) {
+        return Some(choice);
+    }
+    // Which tools are allowed goes on to hold.
+    *choice.get_mut("allowed_tools")?.get_mut("mode")? = json!("auto");
+    Some(choice)
+}
+
+/// What a client is told about a request that made calls before it failed.
+pub fn already(run: Option<RunId>) -> String {
+    let made = "calls of this request were made already, and asking again would make them again";
+    match run {
+        Some(run) => format!("{made}: `palyra runs show {run}` tells what came of them"),
+        None => made.to_owned(),
     }
 }
 
@@ -372,7 +488,7 @@ fn unanswered(call: &WantedCall, why: &str) -> Value {
 
 fn arguments(wanted: &WantedCall) -> Result<Map<String, Value>, String> {
     if wanted.is_too_long {
-        return Err(format!("the arguments are longer than {} bytes", super::turn::LONGEST_ARGUMENTS));
+        return Err(format!("the arguments are longer than {LONGEST_ARGUMENTS} bytes"));
     }
     let text = if wanted.arguments.trim().is_empty() { "{}" } else { wanted.arguments.as_str() };
     // SECURITY: read as strictly as any call's, so that the model, a person and the executor read the same.
@@ -390,7 +506,7 @@ fn refusal(code: &str, message: &str, help: &str) -> String {
 }
 
 /// What a model is told about a call that ran.
-fn over(id: &str, call: &Call, most: usize) -> Done {
+fn done(id: &str, call: &Call, most: usize) -> Done {
     let receipt = call.receipt.as_ref();
     let ending = receipt.map_or("unknown", |receipt| receipt.ending());
     let detail = receipt.and_then(|receipt| receipt.detail());
@@ -440,3 +556,25 @@ fn cut(text: &str, most: usize) -> String {
 
 /// How often a model may ask for the same thing that was refused or failed.
 const MOST_REPEATS: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_of_tools_that_was_forced_is_left_to_the_model_once_it_was_made() {
+        let allowed =
+            |mode: &str| json!({ "type": "allowed_tools", "allowed_tools": { "mode": mode, "tools": ["f"] } });
+        let named = json!({ "type": "function", "function": { "name": "f" } });
+        for (choice, left) in [
+            (json!("auto"), Some(json!("auto"))),
+            (json!("none"), Some(json!("none"))),
+            (json!("required"), None),
+            (named, None),
+            (allowed("required"), Some(allowed("auto"))),
+            (json!(null), None),
+        ] {
+            assert_eq!(unforced(choice.clone()), left, "{choice}");
+        }
+    }
+}

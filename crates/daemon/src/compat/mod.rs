@@ -15,6 +15,7 @@
 //! | and of responses, and what those ask | [`responses`], [`wanted`] |
 //! | responses that are kept | [`stored`] |
 //! | errors in their shape | [`failing`] |
+//! | how long what goes on may go on | [`standing`] |
 
 pub mod chat;
 pub mod chunk;
@@ -26,6 +27,7 @@ pub mod naming;
 pub mod offering;
 pub mod passing;
 pub mod responses;
+pub mod standing;
 pub mod stored;
 pub mod telling;
 pub mod turn;

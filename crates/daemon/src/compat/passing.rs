@@ -1,8 +1,8 @@
 //! Models that are passed through: the request goes to a provider as it came, and the answer comes back as it is.
 //!
 //! Guarantees: what is passed on is JSON, or events of JSON, whole or with an error that says where it broke off; nothing of a stream is
-//! held back for a later part of it, nor for another reader. The key that a provider was asked with is replaced where an event or an answer
-//! repeats it.
+//! held back for a later part of it, nor for another reader; a stream ends when whoever asked for it would not be let in any more. The key
+//! that a provider was asked with is replaced where an event or an answer repeats it.
 
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use super::{
     chunk::Noted,
     failing,
     lenient::Trouble,
+    standing::Standing,
     telling,
     upstream::{self, Asker, DONE, Events},
 };
-use crate::{app::App, caller::Caller, failure::Failure};
+use crate::{app::App, failure::Failure};
 
 /// Passes a request through.
 ///
@@ -30,12 +31,12 @@ use crate::{app::App, caller::Caller, failure::Failure};
 /// When nobody answers, or with what the provider says against it.
 pub async fn pass(
     app: &Arc<App>,
-    caller: &Caller,
+    caller: &Standing,
     (model, endpoint): (&str, Endpoint),
     body: Map<String, Value>,
 ) -> Result<Response, Failure> {
     let streams = endpoint != Endpoint::Embeddings && body.get("stream") == Some(&json!(true));
-    let asker = Asker { caller, agent: None };
+    let asker = Asker { caller: caller.caller(), agent: None };
     let (answered, mut sent) = upstream::send(app, asker, (model, Ask { endpoint, streams }), body).await?;
     let answered = upstream::accepted(answered, &mut sent).await?;
     let request_id = answered.answer.request_id.as_deref().filter(|id| sent.without_key(id).is_none());
@@ -46,7 +47,7 @@ pub async fn pass(
             return Err(upstream::malformed("it is no stream of events"));
         }
         let (sender, response) = telling::events();
-        tokio::spawn(relay(Events::of(answered, sent), endpoint, sender));
+        tokio::spawn(relay(Events::of(answered, sent), (endpoint, caller.clone()), sender));
         response
     } else {
         let whole = answered.answer.body.whole().await.map_err(|error| {
@@ -75,15 +76,21 @@ pub async fn pass(
     Ok(response)
 }
 
-/// Passes events on as they come, until the end, an error, or nobody reads any more.
-async fn relay(mut events: Events, endpoint: Endpoint, sender: mpsc::Sender<Bytes>) {
+/// Passes events on as they come, until the end, an error, nobody reads any more, or whoever asked would not be let in any more.
+async fn relay(mut events: Events, (endpoint, reader): (Endpoint, Standing), sender: mpsc::Sender<Bytes>) {
     let broke_off = tokio::select! {
         broke_off = forward(&mut events, endpoint, &sender) => broke_off,
         () = sender.closed() => {
             events.failed("client_gone");
             return;
         }
+        refusal = reader.over() => {
+            events.failed(&refusal.detail.code);
+            Some(refusal)
+        }
     };
+    // The provider is let go before anything waits for the reader.
+    drop(events);
     if let Some(failure) = broke_off {
         let shape = failing::shape(failure.status, &failure.detail);
         let _ = sender.send(telling::data(&shape)).await;

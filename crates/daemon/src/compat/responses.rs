@@ -14,12 +14,13 @@ use super::{
     failing,
     looping::{Done, Ended, Happening, Why},
     naming::AgentSection,
+    standing::Standing,
     stored,
     telling::{self, Telling, named},
     turn::{Usage, WantedCall},
     wanted::Wanted,
 };
-use crate::{app::App, caller::Caller, failure::Failure, reply};
+use crate::{app::App, failure::Failure, reply};
 
 /// Answers with an agent.
 ///
@@ -27,7 +28,7 @@ use crate::{app::App, caller::Caller, failure::Failure, reply};
 /// When the request makes no sense, or nothing can be begun.
 pub async fn answer(
     app: &Arc<App>,
-    caller: &Caller,
+    caller: &Standing,
     agent: Arc<AgentSection>,
     body: Map<String, Value>,
 ) -> Result<Response, Failure> {
@@ -39,7 +40,7 @@ pub async fn answer(
     // What a response was told for itself is not carried on; what was said is.
     let untold = messages.len() + usize::from(!agent.instructions.is_empty());
     if let Some(previous) = &wanted.previous {
-        let past = stored::past(app, caller, previous).await?;
+        let past = stored::past(app, caller.caller(), previous).await?;
         messages.extend(past.messages);
         session = Some(past.session);
     }
@@ -56,7 +57,7 @@ pub async fn answer(
         tools: wanted.tools,
         local: app.local.to_string(),
         stores: wanted.stores && app.config_now().transcripts.enabled,
-        keeping: Keeping { app: Arc::clone(app), session: begun.session, whose: caller.principal.to_string() },
+        keeping: Keeping { app: Arc::clone(app), session: begun.session, whose: caller.caller().principal.to_string() },
         sent: wanted.items,
         untold,
         sequence: 0,
@@ -120,7 +121,11 @@ impl ResponseTelling {
             Why::Filtered => Some(json!({ "reason": "content_filter" })),
             Why::Stop | Why::Client(_) => None,
         });
-        let error = error.map(|failure| json!({ "code": "server_error", "message": failure.detail.message }));
+        let error = error.map(|failure| {
+            // SECURITY: after the usual word some clients ask again by themselves, and what was done already would be done once more.
+            let code = if failure.repeats { "invalid_prompt" } else { "server_error" };
+            json!({ "code": code, "message": failing::message(&failure.detail) })
+        });
         json!({
             "id": self.id, "object": "response", "created_at": self.created, "status": status, "background": false,
             "error": error, "incomplete_details": limit, "instructions": self.instructions, "metadata": self.metadata,

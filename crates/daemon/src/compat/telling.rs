@@ -1,9 +1,10 @@
 //! Tells a client what an agent's loop does, as a stream or in one piece.
 //!
 //! Guarantees: a client that hangs up, or whose credential is taken away, ends the loop, and with it what waits and what runs; a comment
-//! every 10 seconds shows that a stream lives while a person is asked; a slow reader holds up nobody but itself.
+//! every 10 seconds shows that a stream lives while a person is asked; a slow reader holds up nobody but itself: the loop runs on a task of its
+//! own, ends in time, and what is to be kept is kept whether or not it was read.
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -14,10 +15,11 @@ use futures_util::stream;
 use serde_json::Value;
 use tokio::{
     sync::mpsc,
+    task::{JoinError, JoinHandle},
     time::{Instant, interval_at},
 };
 
-use super::looping::{AgentLoop, Ended, Happening};
+use super::looping::{AgentLoop, Ended, Happening, already};
 use crate::failure::Failure;
 
 /// How something is told to a kind of client.
@@ -51,14 +53,13 @@ pub trait Telling: Send + 'static {
 /// When the provider fails, or the daemon.
 pub async fn whole(agent: AgentLoop, mut telling: impl Telling) -> Result<Value, Failure> {
     let (out, mut happenings) = mpsc::channel(BACKLOG);
-    let work = agent.conduct(out);
-    tokio::pin!(work);
+    let mut work = Working::begin(agent, out);
     telling.begin();
     let ended = loop {
         tokio::select! {
             biased;
             Some(happening) = happenings.recv() => drop(telling.happened(&happening)),
-            ended = &mut work => break ended?,
+            ended = work.ended() => break ended?,
         }
     };
     while let Ok(happening) = happenings.try_recv() {
@@ -74,45 +75,68 @@ pub fn stream(agent: AgentLoop, mut telling: impl Telling) -> Response {
     let (sender, body) = events();
     tokio::spawn(async move {
         tokio::select! {
-            _ = tell(agent, &mut telling, &sender) => {}
+            () = tell(agent, &mut telling, &sender) => {}
             () = sender.closed() => {}
         }
     });
     body
 }
 
-async fn tell(agent: AgentLoop, telling: &mut impl Telling, sender: &mpsc::Sender<Bytes>) -> Option<()> {
+async fn tell(agent: AgentLoop, telling: &mut impl Telling, sender: &mpsc::Sender<Bytes>) {
     let (out, mut happenings) = mpsc::channel(BACKLOG);
-    let work = agent.conduct(out);
-    tokio::pin!(work);
-    send(sender, telling.begin()).await?;
+    let mut work = Working::begin(agent, out);
+    // What is told and was not taken yet. Nothing more is asked for meanwhile, so there is never much of it.
+    let mut ready: VecDeque<Bytes> = telling.begin().into();
     let mut alive = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     let ended = loop {
         tokio::select! {
             biased;
-            Some(happening) = happenings.recv() => {
-                send(sender, telling.happened(&happening)).await?;
+            place = sender.reserve(), if !ready.is_empty() => {
+                let (Ok(place), Some(piece)) = (place, ready.pop_front()) else { return };
+                place.send(piece);
                 alive.reset();
             }
-            ended = &mut work => break ended,
-            _ = alive.tick() => send(sender, vec![Bytes::from_static(b": waiting\n\n")]).await?,
+            Some(happening) = happenings.recv(), if ready.is_empty() => ready.extend(telling.happened(&happening)),
+            // A reader that stalls does not keep what is over from being known.
+            ended = work.ended() => break ended,
+            _ = alive.tick(), if ready.is_empty() => ready.push_back(Bytes::from_static(b": waiting\n\n")),
         }
     };
     while let Ok(happening) = happenings.try_recv() {
-        send(sender, telling.happened(&happening)).await?;
+        ready.extend(telling.happened(&happening));
     }
     if let Ok(ended) = &ended {
-        send(sender, telling.closing(ended)).await?;
+        ready.extend(telling.closing(ended));
         telling.keep(ended).await;
     }
-    send(sender, telling.end(ended.as_ref())).await
+    ready.extend(telling.end(ended.as_ref()));
+    for piece in ready {
+        if sender.send(piece).await.is_err() {
+            return;
+        }
+    }
 }
 
-async fn send(sender: &mpsc::Sender<Bytes>, pieces: Vec<Bytes>) -> Option<()> {
-    for piece in pieces {
-        sender.send(piece).await.ok()?;
+/// A loop on a task of its own, so that nobody who reads slowly holds it up. It ends with this.
+struct Working(JoinHandle<Result<Ended, Failure>>);
+
+impl Working {
+    fn begin(agent: AgentLoop, out: mpsc::Sender<Happening>) -> Self {
+        Self(tokio::spawn(agent.conduct(out)))
     }
-    Some(())
+
+    /// What it ended with. Asked once.
+    async fn ended(&mut self) -> Result<Ended, Failure> {
+        // Nobody knows how far one came that broke off.
+        let broke_off = |error: JoinError| Failure::internal(error.to_string()).having_done(&already(None));
+        (&mut self.0).await.map_err(broke_off)?
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// A response of events, and where they are put.

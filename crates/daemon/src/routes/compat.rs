@@ -6,7 +6,6 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use palyra_access::FeatureFlag;
 use palyra_api::compat::{AskedOfModel, ItemQuery};
 use palyra_provider::Endpoint;
 use serde_json::{Map, Value, json};
@@ -18,6 +17,7 @@ use crate::{
         chat as chats,
         naming::{self, Meant},
         passing, responses as answers,
+        standing::{Standing, switched_on},
         stored::{self, Slice},
     },
     extract::{Asked, Heard},
@@ -53,7 +53,11 @@ pub(super) async fn model(
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "compat", security(("bearer" = [])), request_body = AskedOfModel,
     responses((status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
-pub(super) async fn chat(State(app): State<Arc<App>>, caller: Caller, Heard(said): Heard) -> Result<Response, Failure> {
+pub(super) async fn chat(
+    State(app): State<Arc<App>>,
+    caller: Standing,
+    Heard(said): Heard,
+) -> Result<Response, Failure> {
     match meant(&app, &said)? {
         Meant::Agent(agent) => chats::answer(&app, &caller, agent, said).await,
         Meant::Model(model) => passing::pass(&app, &caller, (&model, Endpoint::ChatCompletions), said).await,
@@ -66,7 +70,7 @@ pub(super) async fn chat(State(app): State<Arc<App>>, caller: Caller, Heard(said
         (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 pub(super) async fn responses(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    caller: Standing,
     Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
@@ -127,7 +131,7 @@ pub(super) async fn input_items(
     responses((status = 200, body = Object), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 pub(super) async fn embeddings(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    caller: Standing,
     Heard(said): Heard,
 ) -> Result<Response, Failure> {
     match meant(&app, &said)? {
@@ -141,18 +145,6 @@ fn meant(app: &App, said: &Map<String, Value>) -> Result<Meant, Failure> {
     match said.get("model").and_then(Value::as_str) {
         Some(name) => Meant::by(app, name),
         None => Err(Failure::bad_request("`model` is missing, or no text")),
-    }
-}
-
-/// Nobody is served while the facade is off, whatever they show.
-fn switched_on(app: &App) -> Result<(), Failure> {
-    match app.access.snapshot().state().is_on(FeatureFlag::CompatApi) {
-        true => Ok(()),
-        false => Err(Failure::new(
-            "feature_off",
-            "the routes for clients of other products are off",
-            "an owner or admin switches them on: `palyra access flags set compat_api on`",
-        )),
     }
 }
 
