@@ -418,4 +418,24 @@ async fn what_is_asked_of_models_is_on_record_before_it_leaves() {
     let body = |index: usize| serde_json::to_value(&records[index]).unwrap().to_string();
     assert!(body(0).contains("agent:coder") && body(0).contains("compat") && !body(0).contains("go on"), "{}", body(0));
     assert!(body(1).contains("test-model") && !body(1).contains("hello"), "{}", body(1));
+    assert!(!body(0).contains("\"run\"") && !body(0).contains("\"agent\""), "{}", body(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_journal_says_which_request_to_a_model_led_to_which_call() {
+    let facade = Facade::start("").await;
+    facade.model.will(Answer::tool("fs_list", &json!({ "path": "." }))).will(Answer::text("done"));
+    facade.post("/v1/chat/completions", &chat("palyra/coder", false)).await;
+    let owner = facade.lab.owner();
+    let page = owner.records(&palyra_api::journal::RecordQuery::default()).await.unwrap();
+    let asked: Vec<Value> =
+        page.records.iter().filter(|one| one.kind == "model.requested").filter_map(|one| one.body.clone()).collect();
+    let proposed = page.records.iter().find(|one| one.kind == "tool.proposed").unwrap();
+    let header: Value = serde_json::from_str(&proposed.record).unwrap();
+    let expected = (json!("coder"), header["run"].clone());
+    assert!(expected.1.is_string(), "{header}");
+    for request in &asked {
+        assert_eq!((request["agent"].clone(), request["run"].clone()), expected, "{request}");
+    }
+    assert_eq!(asked.len(), 2);
 }

@@ -10,7 +10,10 @@
 
 use std::time::{Duration, Instant};
 
-use palyra_api::token::NewToken;
+use palyra_api::{
+    journal::{Record, RecordQuery},
+    token::NewToken,
+};
 use palyra_tests::{
     facade::{Answered, Facade},
     model_server::{Answer, Call, EVENTS_HEAD},
@@ -46,6 +49,32 @@ fn resident(facade: &Facade) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// The most memory that the daemon has held yet, in kB.
+fn peak(facade: &Facade) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", facade.lab.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// An answer with a status, and a body that says that it is JSON.
+fn answer(status: u16, body: &str) -> Answer {
+    let head =
+        format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    Answer::raw(format!("{head}{body}").as_bytes())
+}
+
+/// What came of each request to a model, in a word, and nothing where it went well.
+async fn ends(facade: &Facade, wanted: usize) -> Vec<Option<String>> {
+    let owner = facade.lab.owner();
+    let answered = || async {
+        let page = owner.records(&RecordQuery { from: None, limit: Some(1_000) }).await.unwrap();
+        page.records.into_iter().filter(|record| record.kind == "model.answered").collect::<Vec<_>>()
+    };
+    until(|| async { answered().await.len() >= wanted }).await;
+    let failed = |record: &Record| Some(record.body.as_ref()?.get("failed")?.as_str()?.to_owned());
+    answered().await.iter().map(failed).collect()
+}
+
 // ---- Providers ------------------------------------------------------------------------------------------------------
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,6 +94,124 @@ async fn an_endless_answer_of_a_provider_ends_in_an_error_and_is_not_kept_in_mem
     }
     let grown = resident(&facade).saturating_sub(before);
     assert!(grown < 120_000, "{grown} kB more than before");
+}
+
+/// A list of zeros was a tree of many times its length, and an id was held once for every event behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_takes_about_as_much_memory_as_its_length_whatever_it_is_made_of() {
+    let facade = Facade::start("").await;
+    let before = peak(&facade);
+    let zeros = "0,".repeat(7 << 19);
+    facade.model.will(answer(200, &format!("{{\"usage\":[{zeros}{zeros}{zeros}0]}}")));
+    assert_eq!(facade.post("/v1/chat/completions", &chat("gpt", false)).await.status, 200);
+    let events = format!("{EVENTS_HEAD}data: {{\"choices\":[{zeros}0],\"usage\":[{zeros}0]}}\n\ndata: [DONE]\n\n");
+    facade.model.will(Answer::raw(events.as_bytes())).will(Answer::raw(events.as_bytes()));
+    let answered = facade.post("/v1/chat/completions", &chat("gpt", true)).await;
+    assert!(answered.body.ends_with("data: [DONE]\n\n"), "{}", answered.body.len());
+    let answered = facade.post("/v1/chat/completions", &chat("palyra/coder", false)).await;
+    assert_eq!(failure(&answered), (502, "bad_answer".to_owned()));
+    let (id, many) = ("x".repeat(1 << 20), "data: {}\n\n".repeat(2_000));
+    facade.model.will(Answer::raw(format!("{EVENTS_HEAD}id: {id}\n{many}data: [DONE]\n\n").as_bytes()));
+    let answered = facade.post("/v1/chat/completions", &chat("gpt", true)).await;
+    assert_eq!(answered.body.matches("data: {}\n\n").count(), 2_000);
+    let grown = peak(&facade).saturating_sub(before);
+    assert!(grown < 250_000, "{grown} kB more than before");
+}
+
+/// A body can end as it should in the middle of what it says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_responses_that_is_cut_off_is_an_error() {
+    let facade = Facade::start("").await;
+    let event = |kind: &str| format!("event: {kind}\ndata: {{\"type\":\"{kind}\"}}\n\n");
+    let (begun, failed) = (event("response.created"), event("response.failed"));
+    let body = json!({ "model": "gpt", "stream": true, "input": "go on" });
+    let ask = async |events: &str| {
+        facade.model.will(Answer::raw(format!("{EVENTS_HEAD}{events}").as_bytes()));
+        facade.post("/v1/responses", &body).await
+    };
+    for cut in [begun.clone(), format!("{begun}data: {{\"type\":\"response.comp"), String::new()] {
+        assert_eq!(failure(&ask(&cut).await), (200, "bad_answer".to_owned()), "{cut}");
+    }
+    for whole in [event("response.completed"), event("response.incomplete"), failed.clone(), event("error")] {
+        let told = format!("{begun}{whole}");
+        assert_eq!(ask(&told).await.body, told);
+    }
+    assert_eq!(ask(&format!("{failed}{begun}")).await.body, failed);
+    let ends = ends(&facade, 8).await;
+    let (bad, theirs) = (Some("bad_answer".to_owned()), Some("provider_failed".to_owned()));
+    let expected = [bad.clone(), bad.clone(), bad, None, None, theirs.clone(), theirs.clone(), theirs];
+    assert_eq!(ends, expected);
+}
+
+/// Clients of OpenAI's API act on the code and the name of a parameter.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_provider_says_against_a_request_keeps_the_words_that_clients_act_on() {
+    let facade = Facade::start("").await;
+    let told = async |status: u16, code: Value, param: Value| {
+        let error = json!({ "error": { "message": "no", "type": "x", "code": code, "param": param } });
+        facade.model.will(answer(status, &error.to_string()));
+        let answered = facade.post("/v1/chat/completions", &chat("gpt", false)).await;
+        let error = answered.json()["error"].clone();
+        assert!(answered.head.contains("x-should-retry: false"), "{answered:?}");
+        (answered.status, error["code"].clone(), error["param"].clone())
+    };
+    for (status, code, param) in [
+        (400, "context_length_exceeded", "messages"),
+        (400, "previous_response_not_found", "previous_response_id"),
+        (404, "model_not_found", "model"),
+        (422, "invalid_value", "messages[0].role"),
+    ] {
+        assert_eq!(told(status, json!(code), json!(param)).await, (status, json!(code), json!(param)));
+    }
+    let odd = [json!(null), json!(400), json!(""), json!("two words"), json!("a\u{202e}b"), json!("x".repeat(200))];
+    for odd in odd {
+        assert_eq!(told(400, odd.clone(), odd.clone()).await, (400, json!("bad_request"), json!(null)), "{odd}");
+    }
+    assert_eq!(told(404, json!(null), json!("model")).await, (404, json!("model_not_found"), json!("model")));
+    // Of other refusals the message alone is told.
+    assert_eq!(told(409, json!("x"), json!("y")).await, (400, json!("bad_request"), json!(null)));
+}
+
+/// A stream is read as far as it says that it is done, which is before its body ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_with_whole_streams_in_between_do_not_add_up() {
+    let facade = Facade::start("").await;
+    let config = facade.lab.home().join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("breaker_failures = 100", "breaker_failures = 2")).unwrap();
+    facade.lab.owner().reload().await.unwrap();
+    for model in ["gpt", "palyra/coder", "gpt", "palyra/coder"] {
+        facade.model.will(Answer::error(500, "server_error", "oops", "oops")).will(Answer::text("all done"));
+        let answered = facade.post("/v1/chat/completions", &chat(model, false)).await;
+        assert_eq!(failure(&answered).0, 502, "{answered:?}");
+        let answered = facade.post("/v1/chat/completions", &chat(model, true)).await;
+        assert!(answered.body.ends_with("data: [DONE]\n\n"), "{model}: {answered:?}");
+    }
+    assert_eq!(facade.model.unused(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_answer_nobody_waited_for_is_not_recorded_as_gone_well() {
+    let facade = Facade::start("").await;
+    let refused = json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [{ "index": 7 }] } }] });
+    facade.model.will(Answer::text("hello")).will(Answer::events(&[refused])).will(Answer::hang());
+    facade.post("/v1/chat/completions", &chat("palyra/coder", true)).await;
+    facade.post("/v1/chat/completions", &chat("palyra/coder", true)).await;
+    let unheard = facade.begin("/v1/chat/completions", &chat("palyra/coder", true)).await;
+    until(|| async { facade.model.requests().len() == 3 }).await;
+    drop(unheard);
+    let told = Answer::text("a long story").in_pieces(4).then_hang();
+    let ends_before = ends(&facade, 3).await;
+    facade.model.will(told);
+    let mut stream = facade.begin("/v1/chat/completions", &chat("palyra/coder", true)).await;
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains("\"content\":\"a l") {
+        assert!(stream.read_buf(&mut read).await.unwrap() > 0, "{}", String::from_utf8_lossy(&read));
+    }
+    drop(stream);
+    let word = |word: &str| Some(word.to_owned());
+    assert_eq!(ends_before, [None, word("bad_answer"), word("abandoned")]);
+    assert_eq!(ends(&facade, 4).await[3], word("abandoned"));
 }
 
 /// Each piece comes in time, and yet nothing ever comes.
@@ -248,6 +395,21 @@ async fn no_client_learns_the_key_of_a_provider() {
             assert!(answered.status >= 400 && answered.status != 401, "{answered:?}");
             assert!(!answered.body.contains(KEY) && !answered.head.contains(KEY), "{answered:?}");
         }
+    }
+    for model in ["gpt", "palyra/coder"] {
+        for streams in [false, true] {
+            let responses = json!({ "model": model, "stream": streams, "input": "go on" });
+            for (path, body) in [("/v1/chat/completions", chat(model, streams)), ("/v1/responses", responses)] {
+                facade.model.will(Answer::text(&format!("I was asked with {KEY}.")).in_pieces(1));
+                let answered = facade.post(path, &body).await;
+                assert!(answered.status == 200 && answered.body.contains("asked with [the key]."), "{answered:?}");
+                assert!(!answered.body.contains(KEY), "{answered:?}");
+            }
+        }
+        facade.model.will(Answer::text("a story").then_error(&message));
+        let answered = facade.post("/v1/chat/completions", &chat(model, true)).await;
+        assert!(answered.body.contains("Incorrect API key provided"), "{answered:?}");
+        assert!(!answered.body.contains(KEY), "{answered:?}");
     }
     let asked = facade.model.requests();
     let bearer = format!("Bearer {KEY}");
