@@ -250,8 +250,8 @@ function process(command, elsewhere) {
     part('Program', exact(command.program), ...(absent(command.leads_to) ? [] : [' which leads to ', exact(command.leads_to)])),
     part('Arguments', command.args.length === 0 ? 'none' : list(command.args, 'chips')),
     fact('Starts in', exact(command.cwd)),
-    // What the environment of another program is, nobody here knows.
-    elsewhere ? undefined : fact('Variables', pairs(command.environment)),
+    // What the own variables of another program are, nobody here knows: only what it would add is shown.
+    elsewhere && Object.keys(command.environment).length === 0 ? undefined : fact('Variables', pairs(command.environment)),
     command.scripts.length === 0 ? undefined : part('Runs as code', list(command.scripts)),
     absent(command.stdin_sha256) ? undefined : part('Reads', 'text with the digest ', exact(command.stdin_sha256)),
   ];

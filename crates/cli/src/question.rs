@@ -30,7 +30,7 @@ pub(crate) fn lines(approval: &Approval, paint: Paint<'_>) -> Vec<String> {
     if let Some(command) = &approval.command {
         page.command(command, &approval.plan);
     }
-    page.arguments(&approval.args, approval.command.is_some());
+    page.arguments(&approval.args, approval.command.as_ref());
     if let Some(files) = &approval.files {
         page.json("files", files);
     }
@@ -176,7 +176,7 @@ impl Page<'_> {
         let variables: Vec<String> =
             command.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         match variables.is_empty() {
-            // What its environment is, nobody here knows.
+            // What the agent's own variables are, nobody here knows.
             true if plan.elsewhere => {}
             true => self.field("environment", "none besides the fixed variables"),
             false => self.list("environment", variables.iter().map(String::as_str)),
@@ -215,13 +215,12 @@ impl Page<'_> {
         self.field("program", &format!("sha256 {}", skill.component_sha256));
     }
 
-    /// The arguments as they were given. Those that the command shows already are left out.
-    fn arguments(&mut self, args: &Value, has_command: bool) {
-        const SHOWN: [&str; 3] = ["command", "cwd", "env"];
+    /// The arguments as they were given. Those that the command repeats word for word are left out.
+    fn arguments(&mut self, args: &Value, command: Option<&Command>) {
         match args {
             Value::Object(fields) => {
-                for (name, value) in fields.iter().filter(|(name, _)| !(has_command && SHOWN.contains(&name.as_str())))
-                {
+                let said = |name: &str, value: &Value| command.is_some_and(|command| repeats(command, name, value));
+                for (name, value) in fields.iter().filter(|(name, value)| !said(name, value)) {
                     self.json(&format!("`{}`", visible(name)), value);
                 }
             }
@@ -291,6 +290,23 @@ impl Page<'_> {
     }
 }
 
+/// Whether a command, as it is shown, says all that an argument says.
+fn repeats(command: &Command, name: &str, value: &Value) -> bool {
+    match (name, value) {
+        // Its words stand there as the program would get them.
+        ("command", _) | ("cwd" | "env", Value::Null) => true,
+        ("cwd", Value::String(cwd)) => *cwd == command.cwd,
+        // SECURITY: whatever there is to hide in a variable must stand somewhere on the page.
+        ("env", Value::Object(given)) => {
+            let is_shown = |(name, value): (&String, &Value)| {
+                command.environment.get(name).is_some_and(|shown| value.as_str() == Some(shown.as_str()))
+            };
+            given.len() == command.environment.len() && given.iter().all(is_shown)
+        }
+        _ => false,
+    }
+}
+
 /// A word with its ends, so that spaces at either show.
 fn chip(word: &str) -> String {
     format!("[{}]", visible(word))
@@ -303,3 +319,39 @@ fn chip_block(text: &str) -> String {
 
 /// What is said of a call that another program makes itself.
 const ELSEWHERE: &str = "none; the agent's own program does it, with its own environment, and nothing contains it";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What stands of the arguments beside a command.
+    fn beside(args: &Value, environment: &[(&str, &str)]) -> Vec<String> {
+        let command = Command {
+            program: "/usr/bin/make".to_owned(),
+            leads_to: None,
+            args: Vec::new(),
+            cwd: "/w".to_owned(),
+            environment: environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            stdin_sha256: None,
+            scripts: Vec::new(),
+        };
+        let mut page = Page { lines: Vec::new(), paint: &|_, text| text.to_owned() };
+        page.arguments(args, Some(&command));
+        page.lines.iter().map(|line| line.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn an_argument_is_left_out_only_where_the_command_says_the_same() {
+        let args = json!({ "command": ["make"], "cwd": "/w", "env": { "A": "1" } });
+        assert_eq!(beside(&args, &[("A", "1")]), [""; 0]);
+        assert_eq!(beside(&json!({ "command": ["make"], "cwd": null, "env": {} }), &[]), [""; 0]);
+        let env = ["`env`         {", "\"A\": \"1\"", "}"];
+        for shown in [&[][..], &[("A", "2")], &[("B", "1")], &[("A", "1"), ("B", "1")]] {
+            assert_eq!(beside(&args, shown), env, "{shown:?}");
+        }
+        let elsewhere = json!({ "command": ["make"], "cwd": "sub", "env": "A=1" });
+        assert_eq!(beside(&elsewhere, &[]), ["`cwd`         \"sub\"", "`env`         \"A=1\""]);
+    }
+}

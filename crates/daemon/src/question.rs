@@ -15,7 +15,7 @@ use palyra_gate::{
 };
 use palyra_journal::{state::ApprovalState, store::ApprovalQuery};
 use palyra_package::FileAccess;
-use palyra_types::{Clock, Process, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
+use palyra_types::{Clock, SandboxTier, Timestamp, id::ApprovalId, visible::visible};
 use serde_json::{Value, json};
 
 use crate::{app::App, failure::Failure, skills};
@@ -35,7 +35,7 @@ pub fn told(prompt: &PendingToolApproval, answer: Option<&ApprovalRecord>, clock
         Work::Process(work) => (Some(command(work)), None, None),
         Work::Files(work) => (None, serde_json::to_value(work).ok(), None),
         Work::Skill(work) => (None, None, Some(skill(work, &prompt.plan))),
-        Work::Elsewhere(work) => (work.process.as_ref().map(run_elsewhere), files_elsewhere(work), None),
+        Work::Elsewhere(work) => (run_elsewhere(work), files_elsewhere(work), None),
         Work::Fetch(_) | Work::Service(_) | Work::Connect(_) | Work::Report { .. } => (None, None, None),
     };
     Approval {
@@ -215,16 +215,17 @@ fn command(work: &ProcessWork) -> Command {
 }
 
 /// A command that the agent runs itself.
-fn run_elsewhere(process: &Process) -> Command {
-    Command {
+fn run_elsewhere(work: &ElsewhereWork) -> Option<Command> {
+    let process = work.process.as_ref()?;
+    Some(Command {
         program: process.program.to_string(),
         leads_to: process.leads_to.as_ref().map(ToString::to_string),
         args: process.args.clone(),
         cwd: process.cwd.as_ref().map(ToString::to_string).unwrap_or_default(),
-        environment: BTreeMap::new(),
+        environment: work.environment.clone(),
         stdin_sha256: None,
         scripts: Vec::new(),
-    }
+    })
 }
 
 /// The files that the agent reaches itself, by every path that they have.

@@ -2,11 +2,11 @@
 //!
 //! Guarantees: what is wanted is read into the same touches that a call of the matching tool of ours has, so the same rules speak of both. A
 //! path counts as it is written and as where its links lead, also where nothing is yet; one of which nobody can say where it leads is
-//! refused. Whoever asks is told nothing that was found on the way there.
+//! refused. Variables that ours could not be given are refused as well. Whoever asks is told nothing that was found on the way there.
 //! Does not: open anything, or hold the program to what it said. Nothing of Palyra contains it, and policy is told so.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
     path::{Component, Path, PathBuf},
 };
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     settings::Settings,
     tool::{HostPort, IntendError, Intent, SearchPath, ToolDefinition, Work},
-    tools::process_run::check_words,
+    tools::process_run::{check_environment, check_words},
 };
 
 /// What another program wants to do, as it says so.
@@ -49,6 +49,9 @@ pub struct Wants {
     /// A program that is run, and its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// The variables that it is given, in addition to the program's own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
     /// Files that are read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
@@ -77,6 +80,9 @@ pub struct ElsewhereWork {
     /// What would be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
+    /// The variables that it would be given, in addition to those of the program that runs it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     /// What would be read, by every path that it has.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reads: BTreeSet<AbsolutePath>,
@@ -91,8 +97,9 @@ pub struct ElsewhereWork {
 impl Elsewhere {
     /// How long its texts are, together.
     pub(crate) fn length(&self) -> usize {
-        let Wants { command, reads, searches, writes, hosts, urls } = &self.wants;
-        let texts = [command, reads, searches, writes, urls].into_iter().flatten().chain(&self.cwd);
+        let Wants { command, env, reads, searches, writes, hosts, urls } = &self.wants;
+        let variables = env.iter().flat_map(|(name, value)| [name, value]);
+        let texts = [command, reads, searches, writes, urls].into_iter().flatten().chain(variables).chain(&self.cwd);
         let hosts = hosts.iter().map(|one| one.host.as_str());
         texts.map(String::as_str).chain(hosts).map(str::len).sum()
     }
@@ -126,7 +133,7 @@ impl Elsewhere {
 
     /// Whether it says what one of our own tools would reach: which file, program or host.
     fn says_what_is_reached_by(&self, tool: &ToolName) -> bool {
-        let Wants { command, reads, searches, writes, hosts: _, urls } = &self.wants;
+        let Wants { command, env: _, reads, searches, writes, hosts: _, urls } = &self.wants;
         match tool.as_str() {
             "process.run" => !command.is_empty(),
             "fs.read" => !reads.is_empty(),
@@ -140,7 +147,9 @@ impl Elsewhere {
     /// What it would do. Looks at links, and at nothing that they lead to.
     pub(crate) fn intend(&self, settings: &Settings) -> Result<Intent, IntendError> {
         let map = Map { hidden: &settings.hidden, state: settings.evaluation.state_directory.as_ref() };
-        let Wants { command, reads, searches, writes, hosts, urls } = &self.wants;
+        let Wants { command, env, reads, searches, writes, hosts, urls } = &self.wants;
+        // SECURITY: `git status` with `BASH_ENV` is another command, and no rule that permits it by its words would notice.
+        check_environment(env)?;
         let cwd = self.cwd.as_deref().map(|cwd| directory(cwd, &map)).transpose()?;
         let process = match command.as_slice() {
             [] => None,
@@ -164,7 +173,8 @@ impl Elsewhere {
         let touches = read.iter().cloned().map(Touch::Read).chain(written.iter().cloned().map(Touch::Write));
         let connections = hosts.iter().map(|HostPort { host, port }| Touch::Connect(host.clone(), *port));
         let touches = touches.chain(connections).collect();
-        let work = ElsewhereWork { tool: self.tool.clone(), cwd, process, reads: read, writes: written, hosts };
+        let (tool, environment) = (self.tool.clone(), env.clone());
+        let work = ElsewhereWork { tool, cwd, process, environment, reads: read, writes: written, hosts };
         Ok(Intent { touches, work: Work::Elsewhere(work) })
     }
 }

@@ -1,7 +1,9 @@
 //! What our own tools mean when another program does what they do, and what a tool means that nobody here knows.
 //!
 //! Guarantees: what names no file, host or program where the tool needs one is refused, and so is an argument that only Palyra could keep to,
-//! such as a tier. Of a tool that is not known, the worst is assumed.
+//! such as a tier. Whatever a program is given beside its words is read, too. Of a tool that is not known, the worst is assumed.
+
+use std::collections::BTreeMap;
 
 use palyra_api::authorize::Authorize;
 use palyra_gate::{Elsewhere, HostPort, Wants};
@@ -24,6 +26,7 @@ pub fn wanted(asked: Authorize) -> Result<Wanted, Failure> {
         "process.run" => {
             known(&args, &["command", "cwd", "env", "stdin", "timeout_seconds", "egress_hosts"])?;
             wants.command = command(&args)?;
+            wants.env = variables(&args)?;
             let hosts = texts(&args, "egress_hosts")?;
             if hosts.len() > MOST_HOSTS {
                 return Err(bad(format!("`egress_hosts` names more than {MOST_HOSTS} hosts")));
@@ -65,6 +68,21 @@ fn command(args: &Map<String, Value>) -> Result<Vec<String>, Failure> {
 /// The command that has a shell read a line.
 pub(super) fn shell(line: &str) -> Vec<String> {
     ["bash", "-c", line].map(str::to_owned).to_vec()
+}
+
+/// The variables that a command is given.
+fn variables(args: &Map<String, Value>) -> Result<BTreeMap<String, String>, Failure> {
+    let given = match args.get("env") {
+        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        Some(Value::Object(given)) if given.len() > MOST_VARIABLES => {
+            return Err(bad(format!("`env` has more than {MOST_VARIABLES} variables")));
+        }
+        Some(Value::Object(given)) => given,
+        Some(_) => return Err(bad("`env` is no object of variables".to_owned())),
+    };
+    let variable = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    let read = given.iter().map(variable).collect::<Option<_>>();
+    read.ok_or_else(|| bad("`env` holds something else than texts".to_owned()))
 }
 
 /// A directory as it is seen from another.
@@ -136,6 +154,9 @@ fn bad(message: String) -> Failure {
 /// As many as our own calls may name.
 const MOST_HOSTS: usize = 64;
 
+/// As many as our own calls may have.
+const MOST_VARIABLES: usize = 128;
+
 /// What a tool may need that nobody here knows.
 pub(super) const WORST: &[ToolCapability] = &[
     ToolCapability::ProcessExec,
@@ -143,3 +164,35 @@ pub(super) const WORST: &[ToolCapability] = &[
     ToolCapability::FilesystemRead,
     ToolCapability::FilesystemWrite,
 ];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(args: Value) -> Result<Wants, Failure> {
+        let asked = serde_json::from_value(json!({ "tool": "process.run", "args": args })).unwrap();
+        wanted(asked).map(|wanted| wanted.elsewhere.wants)
+    }
+
+    #[test]
+    fn what_a_program_is_given_is_part_of_what_is_wanted() {
+        let wants = asked(json!({ "command": ["make"], "env": { "B": "2", "A": "" } })).unwrap();
+        let env = [("A", ""), ("B", "2")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(wants, Wants { command: vec!["make".to_owned()], env: env.into(), ..Wants::default() });
+        for none in [json!({ "command": ["make"] }), json!({ "command": ["make"], "env": null })] {
+            assert_eq!(asked(none).unwrap().env, BTreeMap::new());
+        }
+    }
+
+    #[test]
+    fn variables_that_are_no_texts_are_refused() {
+        let many: Map<String, Value> = (0..=MOST_VARIABLES).map(|index| (format!("V{index}"), json!("x"))).collect();
+        for env in [json!("A=1"), json!(["A=1"]), json!({ "A": 1 }), json!({ "A": null }), Value::Object(many)] {
+            let code = asked(json!({ "command": ["make"], "env": &env })).map_err(|failure| failure.detail.code);
+            assert_eq!(code.err().as_deref(), Some("bad_arguments"), "{env}");
+        }
+    }
+}

@@ -200,7 +200,8 @@ pub(crate) fn check_words(command: &[String]) -> Result<(), IntendError> {
     within("the words of the command", length, MOST_WORDS)
 }
 
-fn check_environment(env: &BTreeMap<String, String>) -> Result<(), IntendError> {
+/// Refuses variables that would have a program do something else than its words say.
+pub(crate) fn check_environment(env: &BTreeMap<String, String>) -> Result<(), IntendError> {
     for (name, value) in env {
         check_variable(name)?;
         if value.contains('\0') {
