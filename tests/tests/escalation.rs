@@ -14,11 +14,12 @@ use palyra_api::{
 };
 use palyra_client::Client;
 use palyra_tests::{
-    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, refused, yes},
+    daemon::{DaemonLab, DaemonPlan, accepted, asked, command, refused, tool, yes},
     paired::{Candidate, Granting, grant, pair, pin, renew},
     token::token,
 };
 use palyra_types::{PrincipalId, SecretRef, WorkspaceRole};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -151,6 +152,34 @@ async fn what_may_do_less_puts_out_no_token_that_may_do_more() {
     let refusal = refused(phone.revoke_token(&strong.token.id, &RevokeToken::default()).await.unwrap_err());
     assert_eq!(refusal, (403, "denied_by_policy".to_owned()));
     lab.holder_of(&strong.secret).identity().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_for_calls_of_its_own_sees_nobody_elses_whoever_it_stands_for() {
+    let lab = DaemonLab::new();
+    let (owner, agent) = (lab.owner(), lab.agent());
+    let call = agent.propose(&tool("tool.list", json!({})), None).await.unwrap();
+    let run = call.run;
+    let mint = async |scopes: &[&str]| {
+        let minted = owner.mint_token(&token("user:owner", scopes)).await.unwrap();
+        lab.holder_of(&minted.secret)
+    };
+    let narrow = mint(&["calls.create", "calls.read"]).await;
+    let status = |error| refused(error).0;
+    assert_eq!(status(narrow.call(call.id).await.unwrap_err()), 404);
+    assert_eq!(status(narrow.explanation(call.id).await.unwrap_err()), 404);
+    assert_eq!(status(narrow.replay_call(call.id).await.unwrap_err()), 404);
+    assert_eq!(status(narrow.cancel(call.id).await.unwrap_err()), 404);
+    assert_eq!(refused(narrow.run(run).await.unwrap_err()), (404, "unknown_run".to_owned()));
+    assert_eq!(status(narrow.run_stream(run, None).await.map(drop).unwrap_err()), 404);
+    // What is one's own, and what a token for the journal reads, is there as before.
+    let own = narrow.propose(&tool("tool.list", json!({})), None).await.unwrap();
+    assert_eq!(narrow.call(own.id).await.unwrap().id, own.id);
+    assert_eq!(narrow.run(own.run).await.unwrap().principal, "user:owner");
+    for overseer in [&mint(&["calls.read", "journal.read"]).await, &owner] {
+        assert_eq!(overseer.call(call.id).await.unwrap().id, call.id);
+        assert_eq!(overseer.run(run).await.unwrap().id, run);
+    }
 }
 
 #[tokio::test]
