@@ -1,7 +1,7 @@
 //! Files that a run made: a report, a picture, a patch.
 //!
 //! Guarantees: what is read is what was kept, or it is refused; equal content is stored once and goes with the last artifact that has it; a
-//! scope never holds more than its limits. What a crash left half done is cleaned up at the next opening: a content is written before it is
+//! scope, an author and all of them together never hold more than their limits. What a crash left half done is cleaned up at the next opening: a content is written before it is
 //! referred to, and removed after.
 //! Does not: look into a content, or believe its media type.
 
@@ -35,6 +35,14 @@ pub const MOST_ARTIFACT_BYTES: usize = 8 << 20;
 pub const MOST_SCOPE_BYTES: u64 = 256 << 20;
 /// Most artifacts of one scope.
 pub const MOST_ARTIFACTS: u64 = 10_000;
+/// Most bytes of the artifacts of one author, in all scopes together.
+pub const MOST_AUTHOR_BYTES: u64 = 512 << 20;
+/// Most artifacts of one author, in all scopes together.
+pub const MOST_AUTHOR_ARTIFACTS: u64 = 20_000;
+/// Most bytes of the artifacts of all authors.
+pub const MOST_BYTES_IN_ALL: u64 = 4 << 30;
+/// Most artifacts of all authors.
+pub const MOST_ARTIFACTS_IN_ALL: u64 = 100_000;
 /// Most characters of the name of an artifact.
 pub const MOST_NAME_CHARS: usize = 255;
 
@@ -263,16 +271,37 @@ impl std::fmt::Debug for ArtifactStore {
 }
 
 fn check_usage(transaction: &Transaction<'_>, new: &Artifact) -> Result<(), ArtifactError> {
-    let sql = "SELECT count(*), coalesce(sum(size), 0) FROM artifact WHERE scope = ?1";
-    let counted = transaction
-        .prepare_cached(sql)
-        .and_then(|mut statement| statement.query_row([new.scope.to_string()], |row| Ok((row.get(0)?, row.get(1)?))));
-    let (artifacts, bytes): (i64, i64) = counted.map_err(StoreError::from)?;
-    if artifacts.unsigned_abs() >= MOST_ARTIFACTS {
+    let (artifacts, bytes) = with(transaction, new, "WHERE scope = ?1", Some(&new.scope.to_string()))?;
+    if artifacts > MOST_ARTIFACTS {
         return Err(ArtifactError::TooMany);
     }
-    let bytes = bytes.unsigned_abs().saturating_add(new.size);
-    if bytes > MOST_SCOPE_BYTES { Err(ArtifactError::TooManyBytes(bytes)) } else { Ok(()) }
+    if bytes > MOST_SCOPE_BYTES {
+        return Err(ArtifactError::TooManyBytes(bytes));
+    }
+    // SECURITY: whoever opens sessions without end has scopes without end, so limits of scopes alone are none.
+    let (artifacts, bytes) = with(transaction, new, "WHERE by = ?1", Some(&new.by))?;
+    if artifacts > MOST_AUTHOR_ARTIFACTS || bytes > MOST_AUTHOR_BYTES {
+        return Err(ArtifactError::AuthorFull { author: new.by.clone(), artifacts, bytes });
+    }
+    let (artifacts, bytes) = with(transaction, new, "", None)?;
+    if artifacts > MOST_ARTIFACTS_IN_ALL || bytes > MOST_BYTES_IN_ALL {
+        return Err(ArtifactError::Full { artifacts, bytes });
+    }
+    Ok(())
+}
+
+/// How many artifacts and bytes there would be of some kind with a new one.
+fn with(
+    transaction: &Transaction<'_>,
+    new: &Artifact,
+    kind: &'static str,
+    which: Option<&str>,
+) -> Result<(u64, u64), StoreError> {
+    let mut statement =
+        transaction.prepare_cached(&format!("SELECT count(*), coalesce(sum(size), 0) FROM artifact {kind}"))?;
+    let (artifacts, bytes): (i64, i64) =
+        statement.query_row(rusqlite::params_from_iter(which), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((artifacts.unsigned_abs().saturating_add(1), bytes.unsigned_abs().saturating_add(new.size)))
 }
 
 fn insert(transaction: &Transaction<'_>, artifact: &Artifact) -> Result<(), StoreError> {
@@ -319,7 +348,8 @@ const PURPOSE: Purpose = Purpose {
     what: "store of artifacts",
     // `Plar`.
     application: 0x506c_6172,
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE artifact (
             id TEXT PRIMARY KEY,
             scope TEXT NOT NULL,
@@ -332,7 +362,11 @@ const PURPOSE: Purpose = Purpose {
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX artifact_listed ON artifact (scope, id, size);
         CREATE INDEX artifact_content ON artifact (sha256);
-    "],
+    ",
+        "
+        CREATE INDEX artifact_author ON artifact (by, size);
+    ",
+    ],
 };
 
 #[cfg(test)]

@@ -71,6 +71,22 @@ impl Database {
         work(&transaction)
     }
 
+    /// The same, until it is over: what is asked of the file then fails as interrupted.
+    pub(crate) fn read_until<T, E: From<StoreError>>(
+        &self,
+        is_over: impl FnMut() -> bool + Send + 'static,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut connection = lock(&self.reader);
+        connection.progress_handler(STEPS, Some(is_over)).map_err(StoreError::from)?;
+        let done = match connection.transaction() {
+            Ok(transaction) => work(&transaction),
+            Err(error) => Err(StoreError::from(error).into()),
+        };
+        connection.progress_handler(0, None::<fn() -> bool>).map_err(StoreError::from)?;
+        done
+    }
+
     /// Takes what is free out of the file, and what was there out of its log.
     pub(crate) fn give_back(&self) -> Result<(), StoreError> {
         let connection = lock(&self.writer);
@@ -156,6 +172,9 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// After how many steps of SQLite it is looked at whether a read is over.
+const STEPS: i32 = 1_000;
+
 const BUSY: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -222,6 +241,25 @@ mod tests {
         // A STRICT table without types is refused by SQLite.
         assert!(matches!(Database::open(&path, &OLD), Err(StoreError::Database(_))));
         assert_eq!(rows(&Database::open(&path, &NEW).unwrap(), "two").unwrap(), 0);
+    }
+
+    #[test]
+    fn a_read_that_is_over_fails_and_the_next_one_does_not() {
+        let lab = tempfile::tempdir().unwrap();
+        let database = Database::open(&lab.path().join("store.sqlite"), &NEW).unwrap();
+        let endless = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n";
+        let mut looks = 0;
+        let is_over = move || {
+            looks += 1;
+            looks > 3
+        };
+        let read = database.read_until(is_over, |t| Ok::<i64, StoreError>(t.query_row(endless, [], |row| row.get(0))?));
+        let StoreError::Database(why) = read.unwrap_err() else { panic!("another error") };
+        assert_eq!(why.sqlite_error_code(), Some(ErrorCode::OperationInterrupted));
+        let most =
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000) SELECT count(*) FROM n";
+        let read = database.read(|t| Ok::<i64, StoreError>(t.query_row(most, [], |row| row.get(0))?));
+        assert_eq!(read.unwrap(), 100_000);
     }
 
     #[test]

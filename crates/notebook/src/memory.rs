@@ -1,9 +1,10 @@
 //! Notes that agents keep, found again by their words.
 //!
 //! Guarantees: an entry belongs to one scope and never leaves it; a search sees the scopes it is given and no others; any text is a query, and
-//! none of it is syntax; a scope never holds more than its limits, because what it holds is counted in the transaction that changes it. What is
-//! deleted or purged is gone from the file, its index and its log when the call returns. What is replaced is overwritten in the file with the
-//! next such call or checkpoint; the index can keep the beginning of one of its words until a scope is purged.
+//! none of it is syntax; a search ends after a while; nobody replaces what somebody else kept; a scope, an author and all of them together
+//! never hold more than their limits, because what they hold is counted in the transaction that changes it. What is deleted or purged is gone
+//! from the file, its index and its log when the call returns. What is replaced is overwritten in the file with the next such call or
+//! checkpoint; the index can keep the beginning of one of its words until a scope is purged.
 //! Does not: decide which scopes somebody may search.
 
 mod entry;
@@ -12,15 +13,16 @@ mod query;
 mod rows;
 mod scrub;
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use palyra_types::{Clock, Entropy};
-use rusqlite::{Transaction, types::Value};
+use rusqlite::{ErrorCode, Transaction, types::Value};
 
 pub use self::{
     entry::{
-        Entry, Hit, MOST_ENTRIES, MOST_KEY_CHARS, MOST_SCOPE_BYTES, MOST_TAG_CHARS, MOST_TAGS, MOST_TEXT_BYTES,
-        MOST_TITLE_CHARS, NewEntry, Place, Usage,
+        Entry, Hit, MOST_AUTHOR_BYTES, MOST_AUTHOR_ENTRIES, MOST_BYTES_IN_ALL, MOST_ENTRIES, MOST_ENTRIES_IN_ALL,
+        MOST_KEY_CHARS, MOST_SCOPE_BYTES, MOST_TAG_CHARS, MOST_TAGS, MOST_TEXT_BYTES, MOST_TITLE_CHARS, NewEntry,
+        Place, Usage,
     },
     error::MemoryError,
     query::Query,
@@ -55,7 +57,7 @@ impl MemoryStore {
     /// Keeps an entry, in the place that it names. What was there keeps its id, its key and the time it was made.
     ///
     /// # Errors
-    /// When it breaks a limit, it replaces what is not there, or the file cannot be written. Then what was there stays.
+    /// When it breaks a limit, it replaces what is not there or is somebody else's, or the file cannot be written. Then what was there stays.
     pub fn put(&self, new: &NewEntry) -> Result<Entry, MemoryError> {
         new.check()?;
         let now = self.clock.now();
@@ -75,6 +77,8 @@ impl MemoryStore {
                     let id = EntryId::generate(now, self.entropy.as_ref()).map_err(StoreError::from)?;
                     (None, new.entry(id, now))
                 }
+                // SECURITY: what was there is gone then, and to delete it a person would be asked.
+                Some((_, old)) if old.by != new.by => return Err(MemoryError::NotOwn(old.id)),
                 Some((row, old)) => {
                     rows::change_usage(transaction, &scope, &old, rows::Change::Gone)?;
                     rows::unindex(transaction, row)?;
@@ -84,6 +88,7 @@ impl MemoryStore {
             rows::change_usage(transaction, &scope, &entry, rows::Change::Added)?;
             rows::check_usage(rows::usage(transaction, &scope)?)?;
             rows::keep(transaction, row, &entry)?;
+            rows::check_author(transaction, &entry.by)?;
             Ok(entry)
         })
     }
@@ -110,12 +115,15 @@ impl MemoryStore {
     /// Entries that have all the words are found; if there is none, those that have some.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When it takes too long, or the file cannot be read.
     pub fn search(&self, scopes: &[MemoryScope], query: &Query, limit: usize) -> Result<Vec<Hit>, MemoryError> {
         let scopes = serde_json::json!(scopes).to_string();
         let tags = serde_json::json!(query.tags()).to_string();
         let limit = number(count(bounded(limit)));
-        self.database.read(|transaction| {
+        let (clock, begun) = (Arc::clone(&self.clock), self.clock.boot().millis);
+        // Whoever asked may be gone by then, and whoever else wants to read waits for it.
+        let is_over = move || Duration::from_millis(clock.boot().millis.saturating_sub(begun)) >= SEARCHED;
+        let found = self.database.read_until(is_over, |transaction| {
             let Some([all, any]) = query.expressions() else {
                 return hits(transaction, LATEST, &[scopes.into(), tags.into(), limit.into()]);
             };
@@ -125,6 +133,14 @@ impl MemoryStore {
             };
             let best = found(all)?;
             if best.is_empty() { found(any) } else { Ok(best) }
+        });
+        found.map_err(|error| match error {
+            MemoryError::Store(StoreError::Database(why))
+                if why.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) =>
+            {
+                MemoryError::TooSlow
+            }
+            other => other,
         })
     }
 
@@ -233,12 +249,16 @@ const LATEST: &str = "
     ORDER BY entry.updated DESC, entry.id DESC
     LIMIT ?3";
 
+/// How long a search takes at the most.
+const SEARCHED: Duration = Duration::from_secs(2);
+
 /// Titles weigh four times as much as text, tags twice; see `MATCHING`.
 const PURPOSE: Purpose = Purpose {
     what: "memory",
     // `Plme`.
     application: 0x506c_6d65,
-    migrations: &["
+    migrations: &[
+        "
         CREATE TABLE scope (
             name TEXT PRIMARY KEY,
             entries INTEGER NOT NULL CHECK (entries >= 0),
@@ -265,7 +285,15 @@ const PURPOSE: Purpose = Purpose {
         );
         INSERT INTO found (found, rank) VALUES ('secure-delete', 1);
         CREATE VIRTUAL TABLE terms USING fts5vocab (found, row);
-    "],
+    ",
+        "
+        ALTER TABLE entry ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);
+        UPDATE entry SET bytes = length(CAST(text AS BLOB)) + coalesce(length(CAST(title AS BLOB)), 0)
+            + coalesce(length(CAST(key AS BLOB)), 0)
+            + (SELECT coalesce(sum(length(CAST(tag.value AS BLOB))), 0) FROM json_each(entry.tags) AS tag);
+        CREATE INDEX entry_author ON entry (by, bytes);
+    ",
+    ],
 };
 
 #[cfg(test)]

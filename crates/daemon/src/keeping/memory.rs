@@ -1,7 +1,7 @@
 //! `memory.put`, `memory.search`, `memory.list`, `memory.delete`, `memory.purge`: notes that are found again by their words.
 //!
 //! Guarantees: a call reaches the entries of the scopes that policy decided about, and no others; any text is a query. What is told at once is
-//! bounded, and says where to go on.
+//! bounded, and says where to go on. What somebody else keeps in a scope of both is deleted first, or stays as it is.
 //! Does not: keep a history. What is replaced, deleted or purged is gone.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -281,8 +281,8 @@ fn put_schema() -> Value {
             "text": { "type": "string", "minLength": 1, "maxLength": MOST_TEXT_BYTES, "description": "What to remember." },
             "title": { "type": "string", "maxLength": MOST_TITLE_CHARS, "description": "What it is about, in a line." },
             "tags": tags_schema("Words to find it by."),
-            "key": key_schema("A name of your choice. What has it in the scope is replaced."),
-            "id": id_schema("The entry to replace, which must be there."),
+            "key": key_schema("A name of your choice. What you kept by it in the scope is replaced."),
+            "id": id_schema("The entry to replace, which must be there and your own."),
             "scope": scope::schema(),
         },
         "required": ["text"],
@@ -340,7 +340,7 @@ fn purge_schema() -> Value {
 }
 
 const PUT: &str = "Keeps a note that can be searched later, also in other conversations. With `key` or `id` it takes the \
-    place of what was there.";
+    place of what you kept there.";
 const SEARCH: &str = "Finds notes by their words and tags, best first: those with all words, or else those with some. \
     `memory.list` with an `id` tells one whole.";
 const LIST: &str = "Lists the notes of a scope, oldest first, or tells one whole. `next` is where to go on.";

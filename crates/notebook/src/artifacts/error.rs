@@ -1,6 +1,9 @@
 //! Why an artifact is not kept, or not to be had.
 
-use super::{MOST_ARTIFACT_BYTES, MOST_ARTIFACTS, MOST_SCOPE_BYTES};
+use super::{
+    MOST_ARTIFACT_BYTES, MOST_ARTIFACTS, MOST_ARTIFACTS_IN_ALL, MOST_AUTHOR_ARTIFACTS, MOST_AUTHOR_BYTES,
+    MOST_BYTES_IN_ALL, MOST_SCOPE_BYTES,
+};
 use crate::{error::StoreError, id::ArtifactId, label::LabelError};
 
 /// Why an artifact is not kept, or not to be had.
@@ -18,6 +21,28 @@ pub enum ArtifactError {
     /// The scope is full.
     #[error("the scope would hold {0} bytes; the limit is {MOST_SCOPE_BYTES}")]
     TooManyBytes(u64),
+    /// The author keeps too much, wherever it is.
+    #[error(
+        "`{author}` would keep {artifacts} artifacts with {bytes} bytes in all scopes together; the limits are {MOST_AUTHOR_ARTIFACTS} and {MOST_AUTHOR_BYTES}"
+    )]
+    AuthorFull {
+        /// Who.
+        author: String,
+        /// How many it would be.
+        artifacts: u64,
+        /// How much it would be.
+        bytes: u64,
+    },
+    /// All authors together keep too much.
+    #[error(
+        "{artifacts} artifacts with {bytes} bytes would be kept of all authors together; the limits are {MOST_ARTIFACTS_IN_ALL} and {MOST_BYTES_IN_ALL}"
+    )]
+    Full {
+        /// How many it would be.
+        artifacts: u64,
+        /// How much it would be.
+        bytes: u64,
+    },
     /// No such part of it.
     #[error("the artifact is {size} bytes long; there is nothing from {start} to {end}")]
     Range {
@@ -47,6 +72,12 @@ impl ArtifactError {
             Self::Label(error) => error.advice(),
             Self::TooLong(_) => "split it, compress it, or leave it in the workspace",
             Self::TooMany | Self::TooManyBytes(_) => "delete artifacts that are not needed any more",
+            Self::AuthorFull { .. } => {
+                "delete what is not needed any more, in any scope; artifacts of conversations that are over count as well"
+            }
+            Self::Full { .. } => {
+                "an owner deletes what is not needed any more: `palyra artifacts list` tells where it is"
+            }
             Self::Range { .. } => "ask for a part that begins inside of the artifact",
             Self::Changed(_) | Self::Missing(_) => {
                 "somebody changed the files of the daemon: restore them from a backup, or delete the artifact and make it again"

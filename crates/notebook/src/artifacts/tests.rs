@@ -144,6 +144,37 @@ fn limits_hold_for_each_artifact_and_each_scope() {
 }
 
 #[test]
+fn an_author_and_all_of_them_keep_no_more_however_many_scopes_there_are() {
+    let lab = Lab::new();
+    let fill = |by: &str, artifacts: u64, bytes: u64| {
+        let sql = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+                   INSERT INTO artifact SELECT ?1 || i, 'session:' || i, 'n', 'a/b', 'd', ?3, 0, ?1 FROM n";
+        let values = params![by, number(artifacts), number(bytes)];
+        lab.store.database.write(|t| Ok::<_, StoreError>(t.execute(sql, values)?)).unwrap();
+    };
+    fill("agent:claude", 1, MOST_AUTHOR_BYTES - 2);
+    let error = lab.try_keep("global", "a", b"abc").unwrap_err();
+    assert!(
+        matches!(&error, ArtifactError::AuthorFull { author, artifacts: 2, bytes } if author == "agent:claude" && *bytes == MOST_AUTHOR_BYTES + 1),
+        "{error}"
+    );
+    assert!(error.to_string().contains("in all scopes together") && error.advice().contains("in any scope"));
+    lab.try_keep("global", "a", b"ab").unwrap();
+    assert!(matches!(lab.try_keep("user:ada", "a", b"a"), Err(ArtifactError::AuthorFull { .. })));
+    let media_type = MediaType::parse("text/markdown").unwrap();
+    let other =
+        NewArtifact { scope: &at("global"), name: "a", media_type: &media_type, bytes: b"a", by: "agent:other" };
+    lab.store.put(&other).unwrap();
+    fill("agent:many", MOST_AUTHOR_ARTIFACTS, 0);
+    let many = NewArtifact { by: "agent:many", ..other };
+    assert!(matches!(lab.store.put(&many), Err(ArtifactError::AuthorFull { .. })));
+    fill("agent:all", 1, MOST_BYTES_IN_ALL);
+    let full = lab.store.put(&other).unwrap_err();
+    assert!(matches!(full, ArtifactError::Full { .. }) && !full.advice().is_empty(), "{full}");
+    assert_eq!(lab.contents().len(), 2, "nothing is left of what was refused");
+}
+
+#[test]
 fn a_list_goes_through_a_scope_once() {
     let lab = Lab::new();
     let kept: Vec<Artifact> = (0..5_u8).map(|number| lab.keep("global", &[number])).collect();

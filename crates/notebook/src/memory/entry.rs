@@ -27,6 +27,14 @@ pub const MOST_TAG_CHARS: usize = 64;
 pub const MOST_ENTRIES: u64 = 10_000;
 /// Most bytes of one scope, titles, tags and keys included.
 pub const MOST_SCOPE_BYTES: u64 = 32 << 20;
+/// Most entries of one author, in all scopes together.
+pub const MOST_AUTHOR_ENTRIES: u64 = 20_000;
+/// Most bytes of one author, in all scopes together.
+pub const MOST_AUTHOR_BYTES: u64 = 64 << 20;
+/// Most entries of all authors.
+pub const MOST_ENTRIES_IN_ALL: u64 = 100_000;
+/// Most bytes of all authors.
+pub const MOST_BYTES_IN_ALL: u64 = 512 << 20;
 
 /// Something that is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +85,7 @@ pub enum Place {
     New,
     /// Under this key: in the place of the entry that has it in the scope, if there is one.
     Key(String),
-    /// In the place of this entry, which must be there.
+    /// In the place of this entry, which must be there. What is replaced must be the author's own, here as with a key.
     Id(EntryId),
 }
 

@@ -1,6 +1,10 @@
 //! Why something is not remembered.
 
-use super::entry::{MOST_ENTRIES, MOST_SCOPE_BYTES, MOST_TAGS, MOST_TEXT_BYTES};
+use super::SEARCHED;
+use super::entry::{
+    MOST_AUTHOR_BYTES, MOST_AUTHOR_ENTRIES, MOST_BYTES_IN_ALL, MOST_ENTRIES, MOST_ENTRIES_IN_ALL, MOST_SCOPE_BYTES,
+    MOST_TAGS, MOST_TEXT_BYTES, Usage,
+};
 use crate::{error::StoreError, id::EntryId, label::LabelError};
 
 /// Why something is not remembered, or not to be had.
@@ -24,6 +28,23 @@ pub enum MemoryError {
     /// The scope is full.
     #[error("the scope would hold {0} bytes; the limit is {MOST_SCOPE_BYTES}")]
     TooManyBytes(u64),
+    /// The author keeps too much, wherever it is.
+    #[error("`{author}` would keep {} entries with {} bytes in all scopes together; the limits are {MOST_AUTHOR_ENTRIES} and {MOST_AUTHOR_BYTES}", .usage.entries, .usage.bytes)]
+    AuthorFull {
+        /// Who.
+        author: String,
+        /// How much it would be.
+        usage: Usage,
+    },
+    /// All authors together keep too much.
+    #[error("the memory would hold {} entries with {} bytes of all authors together; the limits are {MOST_ENTRIES_IN_ALL} and {MOST_BYTES_IN_ALL}", .0.entries, .0.bytes)]
+    Full(Usage),
+    /// What was to be replaced is somebody else's.
+    #[error("entry {0} was kept by somebody else, so it is not replaced")]
+    NotOwn(EntryId),
+    /// A search that goes through too much.
+    #[error("the search was given up after {} seconds", SEARCHED.as_secs())]
+    TooSlow,
     /// What was to be replaced is not in this scope.
     #[error("there is no entry {0} in this scope")]
     Unknown(EntryId),
@@ -42,6 +63,14 @@ impl MemoryError {
             Self::Label(error) => error.advice(),
             Self::TooManyTags(_) => "keep the tags that tell it from other entries",
             Self::TooManyEntries | Self::TooManyBytes(_) => "delete what is not needed any more, or purge the scope",
+            Self::AuthorFull { .. } => {
+                "delete what is not needed any more, in any scope; notes of conversations that are over count as well"
+            }
+            Self::Full(_) => {
+                "an owner deletes or purges what is not needed any more: `palyra memory list` tells where it is"
+            }
+            Self::NotOwn(_) => "delete it first, which a person is asked about, or keep this under another key",
+            Self::TooSlow => "search for fewer words, or for words that stand in fewer notes",
             Self::Unknown(_) => "list the entries of the scope, or leave the id out to make a new one",
             Self::Store(error) => error.advice(),
         }

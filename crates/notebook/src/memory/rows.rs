@@ -4,7 +4,10 @@ use palyra_types::Timestamp;
 use rusqlite::{OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{
-    entry::{Entry, MOST_ENTRIES, MOST_SCOPE_BYTES, Usage},
+    entry::{
+        Entry, MOST_AUTHOR_BYTES, MOST_AUTHOR_ENTRIES, MOST_BYTES_IN_ALL, MOST_ENTRIES, MOST_ENTRIES_IN_ALL,
+        MOST_SCOPE_BYTES, Usage,
+    },
     error::MemoryError,
 };
 use crate::{
@@ -54,13 +57,9 @@ pub(super) fn listed(
 
 /// How much of a scope is used.
 pub(super) fn usage(transaction: &Transaction<'_>, scope: &str) -> Result<Usage, MemoryError> {
-    let read = |row: &Row<'_>| {
-        let (entries, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
-        Ok(Usage { entries: entries.unsigned_abs(), bytes: bytes.unsigned_abs() })
-    };
     let found = transaction
         .prepare_cached("SELECT entries, bytes FROM scope WHERE name = ?1")
-        .and_then(|mut statement| statement.query_row([scope], read).optional());
+        .and_then(|mut statement| statement.query_row([scope], used).optional());
     Ok(found.map_err(StoreError::from)?.unwrap_or_default())
 }
 
@@ -112,12 +111,36 @@ pub(super) const fn check_usage(usage: Usage) -> Result<(), MemoryError> {
     Ok(())
 }
 
+/// Whether an author, and all of them together, may keep as much as they do by now.
+// SECURITY: whoever opens sessions without end has scopes without end, so limits of scopes alone are none.
+pub(super) fn check_author(transaction: &Transaction<'_>, author: &str) -> Result<(), MemoryError> {
+    let counted = |sql: &str, values: &[&dyn ToSql]| {
+        let counted = transaction.prepare_cached(sql).and_then(|mut statement| statement.query_row(values, used));
+        counted.map_err(StoreError::from)
+    };
+    let usage = counted("SELECT count(*), coalesce(sum(bytes), 0) FROM entry WHERE by = ?1", &[&author])?;
+    if usage.entries > MOST_AUTHOR_ENTRIES || usage.bytes > MOST_AUTHOR_BYTES {
+        return Err(MemoryError::AuthorFull { author: author.to_owned(), usage });
+    }
+    let usage = counted("SELECT count(*), coalesce(sum(bytes), 0) FROM entry", &[])?;
+    if usage.entries > MOST_ENTRIES_IN_ALL || usage.bytes > MOST_BYTES_IN_ALL {
+        return Err(MemoryError::Full(usage));
+    }
+    Ok(())
+}
+
+/// Reads a number of entries and one of bytes.
+fn used(row: &Row<'_>) -> rusqlite::Result<Usage> {
+    let (entries, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
+    Ok(Usage { entries: entries.unsigned_abs(), bytes: bytes.unsigned_abs() })
+}
+
 /// Writes an entry, in this row or a new one, and its words into the index.
 pub(super) fn keep(transaction: &Transaction<'_>, row: Option<i64>, entry: &Entry) -> Result<(), StoreError> {
     transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO entry (number, id, scope, key, title, text, tags, created, updated, by)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT OR REPLACE INTO entry (number, id, scope, key, title, text, tags, created, updated, by, bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             row,
@@ -130,6 +153,7 @@ pub(super) fn keep(transaction: &Transaction<'_>, row: Option<i64>, entry: &Entr
             entry.created.unix_millis(),
             entry.updated.unix_millis(),
             entry.by,
+            number(entry.bytes()),
         ])?;
     let row = row.unwrap_or_else(|| transaction.last_insert_rowid());
     transaction

@@ -225,6 +225,117 @@ fn a_full_scope_takes_no_more_and_other_scopes_do() {
     assert_eq!(lab.found("global", "two"), [""; 0]);
 }
 
+/// So many entries of an author in other scopes, with so many bytes each as they are counted.
+fn fill(lab: &Lab, by: &str, entries: u64, bytes: u64) {
+    let sql = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+               INSERT INTO entry (id, scope, text, tags, created, updated, by, bytes)
+               SELECT ?1 || i, 'session:' || i, 't', '[]', 0, 0, ?1, ?3 FROM n";
+    let values = rusqlite::params![by, number(entries), number(bytes)];
+    lab.store.database.write(|t| Ok::<_, StoreError>(t.execute(sql, values)?)).unwrap();
+}
+
+#[test]
+fn an_author_keeps_no_more_however_many_scopes_there_are() {
+    let lab = Lab::new();
+    let by = |by: &str| NewEntry { by: by.to_owned(), ..new("workspace:shop", "two") };
+    fill(&lab, "agent:many", MOST_AUTHOR_ENTRIES, 1);
+    let error = lab.store.put(&by("agent:many")).unwrap_err();
+    assert!(
+        matches!(&error, MemoryError::AuthorFull { author, usage } if author == "agent:many" && usage.entries == MOST_AUTHOR_ENTRIES + 1),
+        "{error}"
+    );
+    assert!(error.to_string().contains("in all scopes together") && error.advice().contains("in any scope"));
+    fill(&lab, "agent:long", 1, MOST_AUTHOR_BYTES - 2);
+    assert!(matches!(lab.store.put(&by("agent:long")), Err(MemoryError::AuthorFull { .. })));
+    lab.store.put(&NewEntry { text: "ok".to_owned(), ..by("agent:long") }).unwrap();
+    lab.store.put(&by("agent:claude")).unwrap();
+    assert_eq!(lab.store.usage(&at("workspace:shop")).unwrap(), Usage { entries: 2, bytes: 5 });
+}
+
+#[test]
+fn all_authors_together_keep_no_more_than_there_is_room_for() {
+    let lab = Lab::new();
+    for number in 0..8 {
+        fill(&lab, &format!("agent:{number}-"), 1, MOST_AUTHOR_BYTES);
+    }
+    let error = lab.store.put(&new("global", "two")).unwrap_err();
+    assert!(
+        matches!(error, MemoryError::Full(Usage { entries: 9, bytes }) if bytes == MOST_BYTES_IN_ALL + 3),
+        "{error}"
+    );
+    let lab = Lab::new();
+    fill(&lab, "agent:x", MOST_ENTRIES_IN_ALL, 0);
+    assert!(matches!(lab.store.put(&new("global", "two")), Err(MemoryError::Full(_))));
+}
+
+#[test]
+fn what_was_kept_before_authors_were_counted_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Purpose { migrations: &PURPOSE.migrations[..1], ..PURPOSE };
+    let database = Database::open(&directory.path().join("memory.sqlite"), &first).unwrap();
+    let sql = "INSERT INTO entry (id, scope, key, title, text, tags, created, updated, by)
+               VALUES ('01J9ZC1KQ8Z3V5T6W7X8Y9ZABC', 'global', 'ké', NULL, 'a' || char(0) || 'é', '[\"x\",\"yz\"]', 0, 0, 'agent:old')";
+    database.write(|t| Ok::<_, StoreError>(t.execute(sql, [])?)).unwrap();
+    drop(database);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_millis(1)));
+    let store = MemoryStore::open(directory.path(), clock, Arc::new(SeededEntropy::new(1))).unwrap();
+    let sql = "SELECT bytes FROM entry WHERE by = 'agent:old'";
+    let bytes: i64 = store.database.read(|t| Ok::<_, StoreError>(t.query_row(sql, [], |row| row.get(0))?)).unwrap();
+    let kept = store.get_by_key(&at("global"), "ké").unwrap().unwrap();
+    assert_eq!((number(kept.bytes()), bytes), (10, 10));
+}
+
+#[test]
+fn nobody_replaces_what_somebody_else_kept() {
+    let lab = Lab::new();
+    let keyed = |by: &str, text: &str| NewEntry {
+        place: Place::Key("plan".to_owned()),
+        by: by.to_owned(),
+        ..new("workspace:shop", text)
+    };
+    let kept = lab.store.put(&keyed("agent:claude", "ship on friday")).unwrap();
+    let by_id = NewEntry { place: Place::Id(kept.id), ..keyed("agent:other", "ship never") };
+    for theirs in [keyed("agent:other", "ship never"), by_id] {
+        let error = lab.store.put(&theirs).unwrap_err();
+        assert!(matches!(error, MemoryError::NotOwn(id) if id == kept.id), "{error}");
+    }
+    assert_eq!(lab.store.get(kept.id).unwrap(), Some(kept.clone()));
+    lab.store.put(&keyed("agent:claude", "ship on monday")).unwrap();
+    assert!(lab.store.delete(kept.id).unwrap());
+    lab.store.put(&keyed("agent:other", "ship never")).unwrap();
+}
+
+/// A clock on which a minute goes by whenever somebody looks.
+struct Racing(std::sync::atomic::AtomicU64);
+
+impl Clock for Racing {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix_millis(0)
+    }
+
+    fn boot(&self) -> palyra_types::clock::BootTime {
+        let millis = self.0.fetch_add(60_000, std::sync::atomic::Ordering::SeqCst);
+        palyra_types::clock::BootTime { boot: 1, millis }
+    }
+}
+
+#[test]
+fn a_search_that_takes_too_long_is_given_up_and_nothing_else_is() {
+    let lab = Lab::new();
+    for number in 0..500 {
+        lab.keep("global", &format!("apples and pears {number}"));
+    }
+    let Lab { directory, store, .. } = lab;
+    drop(store);
+    let clock = Arc::new(Racing(0.into()));
+    let store = MemoryStore::open(directory.path(), clock, Arc::new(SeededEntropy::new(2))).unwrap();
+    for query in ["apples", ""] {
+        let error = store.search(&[at("global")], &Query::new(query), 10).unwrap_err();
+        assert!(matches!(error, MemoryError::TooSlow) && !error.advice().is_empty(), "{error}");
+    }
+    assert_eq!(store.list(&at("global"), None, 500).unwrap().items.len(), 500);
+}
+
 #[test]
 fn a_purge_forgets_one_scope_and_says_how_much() {
     let lab = Lab::new();
