@@ -1,15 +1,15 @@
 //! `palyra mcp connect`: has a client use the tools of this daemon.
 //!
-//! Guarantees: the client gets an agent's token that can propose calls and nothing else, in a file that only its owner reads; what the client is
-//! told is printed, and written only where that was asked for.
+//! Guarantees: the client gets an agent's token that can propose calls and nothing else, in the workspace that was asked for, in a file that only
+//! its owner reads and that no other agent or workspace has; what the client is told is printed, and written only where that was asked for.
 
 use std::{env, path::PathBuf};
 
 use clap::Args;
-use palyra_api::{member::SetFlag, token::NewToken};
+use palyra_api::{health::Identity, member::SetFlag, token::NewToken};
 use palyra_client::{Bearer, Client};
 use palyra_identity::private_file::{self, PrivateFileError};
-use palyra_types::visible::visible;
+use palyra_types::{Sha256Digest, WorkspaceName, visible::visible};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -40,7 +40,7 @@ pub(crate) struct ConnectArgs {
     name: Option<Holder>,
     /// The configured workspace that its calls work in. Where there is only one, it is meant.
     #[arg(long, value_name = "NAME")]
-    workspace: Option<palyra_types::WorkspaceName>,
+    workspace: Option<WorkspaceName>,
     /// How long its token works, such as 12h or 30d.
     #[arg(long, value_name = "TIME", default_value = "90d")]
     expires: Lifetime,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &ConnectArgs, at: &At, terminal: &Terminal) -> Outcome {
             help,
         ));
     };
-    let token_file = state.path().join("clients").join(format!("{}.token", file_name(agent)));
+    let token_file = state.path().join("clients").join(file_name(agent, args.workspace.as_ref()));
     let entry = entry(args, &state, &token_file)?;
     let file = args.write.then(|| target(args)).transpose()?;
     // Whatever keeps the entry from being made is found before a token is.
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ConnectArgs, at: &At, terminal: &Terminal) -> Outcome {
     let gateway = connection.run(async |daemon| {
         // First, because no token for the gateway is minted while that is off.
         let gateway = is_on(args, daemon).await?;
-        if !is_known(&connection, &token_file, &principal).await {
+        if !is_known(&connection, &token_file, (&principal, args.workspace.as_ref())).await {
             if !gateway {
                 return Err(switched_off());
             }
@@ -183,8 +183,8 @@ fn merge(args: &ConnectArgs, entry: &Entry, file: &PathBuf) -> Result<String, Fa
     args.client.merged(&text, entry, args.replace).map_err(|error| refused(&error))
 }
 
-/// Whether the token that is there is still good for this agent.
-async fn is_known(connection: &Connection, file: &std::path::Path, principal: &str) -> bool {
+/// Whether the token that is there is still good for this agent in this workspace.
+async fn is_known(connection: &Connection, file: &std::path::Path, wanted: (&str, Option<&WorkspaceName>)) -> bool {
     let Ok(text) = private_file::read(file, LONGEST_TOKEN) else { return false };
     let text = Zeroizing::new(String::from_utf8_lossy(&text).trim().to_owned());
     let (Ok(bearer), Ok(local)) = (Bearer::parse(&text), connection.local()) else { return false };
@@ -194,10 +194,16 @@ async fn is_known(connection: &Connection, file: &std::path::Path, principal: &s
         return false;
     }
     let identity = Client::local(local).with_bearer(bearer).identity().await;
-    identity.is_ok_and(|known| {
-        let scopes = known.scopes.unwrap_or_default();
-        known.principal == principal && SCOPES.iter().all(|scope| scopes.iter().any(|one| one == scope))
-    })
+    identity.is_ok_and(|known| serves(&known, wanted))
+}
+
+/// Whether a token is for this agent, for calls, and for this workspace alone or for none in particular.
+// SECURITY: one that is bound to nothing would let the client into every workspace, whichever was asked for.
+fn serves(known: &Identity, (principal, workspace): (&str, Option<&WorkspaceName>)) -> bool {
+    let scopes = known.scopes.as_deref().unwrap_or_default();
+    known.principal == principal
+        && SCOPES.iter().all(|scope| scopes.iter().any(|one| one == scope))
+        && known.workspaces.as_deref() == workspace.map(std::slice::from_ref)
 }
 
 async fn mint(args: &ConnectArgs, principal: &str, file: &std::path::Path, daemon: &Client) -> Result<(), Failure> {
@@ -237,9 +243,21 @@ fn switched_off() -> Failure {
     Failure::new(Exit::Failure, "feature_off", "the MCP gateway is off, so nothing was connected", cause, help)
 }
 
-/// A name as that of a file.
-fn file_name(agent: &str) -> String {
-    agent.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+/// The file of the token of an agent in a workspace, or in none in particular. Each has its own.
+fn file_name(agent: &str, workspace: Option<&WorkspaceName>) -> String {
+    let workspace = workspace.map(|workspace| format!("@{}", spelt(workspace.as_str())));
+    let name = format!("{}{}", spelt(agent), workspace.unwrap_or_default());
+    match name.len() {
+        0..=LONGEST_NAME => format!("{name}.token"),
+        // No name is spelt so.
+        _ => format!("_sha256-{}.token", Sha256Digest::of(name.as_bytes()).to_hex()),
+    }
+}
+
+/// A name with each sign but letters, digits and `-` as `_` and its number, so that no two are spelt alike.
+fn spelt(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("_{byte:02x}") }).collect()
 }
 
 /// What the token is for: calls over MCP, and by hooks.
@@ -247,5 +265,57 @@ const SCOPES: [&str; 2] = ["mcp.call", "calls.create"];
 
 const FLAG: &str = "mcp_gateway";
 
+/// Most bytes of a name that is written out; the name of a file has 255 at the most.
+const LONGEST_NAME: usize = 200;
+
 /// Longer than any token.
 const LONGEST_TOKEN: u64 = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace(name: &str) -> WorkspaceName {
+        WorkspaceName::parse(name).unwrap()
+    }
+
+    #[test]
+    fn no_two_agents_or_workspaces_share_a_file() {
+        assert_eq!(file_name("claude", None), "claude.token");
+        assert_eq!(file_name("claude-code", Some(&workspace("shop"))), "claude-code@shop.token");
+        let long = "a".repeat(128);
+        let (dots, slashes) = (".".repeat(100), "/".repeat(100));
+        let (dotted, slashed) = (format!("a{dots}"), format!("a{slashes}"));
+        let agents = ["a.b", "a_b", "a-b", "a/b", "a_2eb", "a@b", "a", "ab", &long, &dotted, &slashed];
+        let workspaces = [None, Some(workspace("b")), Some(workspace("a.b")), Some(workspace("b@c"))];
+        let names: Vec<String> = agents
+            .iter()
+            .flat_map(|agent| workspaces.iter().map(move |workspace| file_name(agent, workspace.as_ref())))
+            .collect();
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= 255 && !name.contains('/')), "{names:?}");
+    }
+
+    #[test]
+    fn a_token_serves_the_workspace_that_it_is_bound_to_and_no_other() {
+        let identity = |workspaces: Option<&[&str]>, scopes: &[&str]| Identity {
+            principal: "agent:claude".to_owned(),
+            roles: Vec::new(),
+            credential: "token".to_owned(),
+            device: None,
+            token: None,
+            scopes: Some(scopes.iter().map(|&scope| scope.to_owned()).collect()),
+            workspaces: workspaces.map(|names| names.iter().map(|name| workspace(name)).collect()),
+            until: None,
+        };
+        let (shop, other) = (workspace("shop"), workspace("other"));
+        let serves = |known: &Identity, wanted| serves(known, ("agent:claude", wanted));
+        let bound = identity(Some(&["shop"]), &SCOPES);
+        assert!(serves(&bound, Some(&shop)) && !serves(&bound, Some(&other)) && !serves(&bound, None));
+        let free = identity(None, &SCOPES);
+        assert!(serves(&free, None) && !serves(&free, Some(&shop)));
+        assert!(!serves(&identity(Some(&["shop", "other"]), &SCOPES), Some(&shop)));
+        assert!(!serves(&identity(None, &["mcp.call"]), None));
+        assert!(!super::serves(&free, ("agent:other", None)));
+    }
+}
