@@ -12,6 +12,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -660,6 +661,54 @@ async fn a_secret_is_sent_to_a_server_whose_certificate_is_trusted_and_to_no_oth
     let why = server.why.unwrap();
     assert!(why.contains("certificate"), "{why}");
     assert!(other.connections() > 0 && other.requests().is_empty(), "{:?}", other.requests());
+}
+
+/// A server in the open that answers every call with all that it was ever sent to let it in.
+async fn remembering() -> Scripted {
+    let sent = Mutex::new(Vec::new());
+    Scripted::plain(move |request| {
+        let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+        let mut sent = sent.lock().unwrap();
+        let now = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default().to_owned();
+        if !sent.contains(&now) {
+            sent.push(now);
+        }
+        let message: Value = serde_json::from_str(body).unwrap_or_default();
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
+                "serverInfo": { "name": "remembering", "version": "1" } }),
+            Some("tools/list") => json!({ "tools": [{ "name": "recall", "inputSchema": { "type": "object" } }] }),
+            Some("tools/call") => json!({ "content": [{ "type": "text", "text": sent.join(", ") }] }),
+            Some(_) if message.get("id").is_some() => return Reply::with("400 Bad Request", CLOSES, ""),
+            Some(_) => return Reply::with("202 Accepted", CLOSES, ""),
+            None => return Reply::with("405 Method Not Allowed", CLOSES, ""),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
+        Reply::with("200 OK", &format!("content-type: application/json\r\n{CLOSES}"), &answer)
+    })
+    .await
+}
+
+const CLOSES: &str = "connection: close\r\n";
+
+#[tokio::test]
+async fn a_secret_that_was_replaced_since_it_was_sent_does_not_come_back() {
+    let server = remembering().await;
+    let lab = lab(DaemonPlan::default()).await;
+    let owner = lab.owner();
+    let key = SecretRef::parse_or_global("docs").unwrap();
+    owner.put_secret(&key, &vault::value("hunter22-tea")).await.unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", server.port);
+    let settings = McpSettings { url: Some(url), bearer: Some(key.clone()), ..McpSettings::default() };
+    added(&owner, "docs", &settings).await;
+    assert_eq!(said(&approved(&lab, tool("mcp.docs.recall", json!({}))).await), "Bearer ************");
+    owner.put_secret(&key, &vault::value("wagon99")).await.unwrap();
+    let both = "Bearer ************, Bearer *******";
+    assert_eq!(said(&approved(&lab, tool("mcp.docs.recall", json!({}))).await), both);
+    let requests = server.requests().concat();
+    for sent in ["Bearer hunter22-tea\r\n", "Bearer wagon99\r\n"] {
+        assert!(requests.contains(sent), "{requests}");
+    }
 }
 
 fn packages() -> PathBuf {

@@ -18,7 +18,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{
-    sent::{Sent, secrets},
+    sent::{Leases, Sent, secrets},
     server::shown,
 };
 
@@ -54,11 +54,11 @@ impl Unreached {
     }
 }
 
-/// Reaches a server.
-pub(super) async fn reach(gate: &Gate, section: &ServerSection) -> Result<Linked, Unreached> {
+/// Reaches a server. Secrets are leased where it is remembered what was sent.
+pub(super) async fn reach(gate: &Gate, section: &ServerSection, leases: &Arc<Leases>) -> Result<Linked, Unreached> {
     match &section.reach {
         Reach::Program(program) => start(gate, (&section.name, program), section.start()).await,
-        Reach::Address(address) => connect(gate, (&section.name, address), section.start()).await,
+        Reach::Address(address) => connect(gate, (&section.name, address), leases, section.start()).await,
     }
 }
 
@@ -88,7 +88,12 @@ async fn start(gate: &Gate, (name, program): (&ServerName, &Program), within: Du
     }
 }
 
-async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: Duration) -> Result<Linked, Unreached> {
+async fn connect(
+    gate: &Gate,
+    (name, address): (&ServerName, &Address),
+    leases: &Arc<Leases>,
+    within: Duration,
+) -> Result<Linked, Unreached> {
     let refused = |refusal: Refusal| Unreached::new(refusal.to_string(), refusal.advice());
     gate.may_connect_to(&place(name, address)?).await.map_err(refused)?;
     let is_encrypted = address.url.is_encrypted();
@@ -106,7 +111,7 @@ async fn connect(gate: &Gate, (name, address): (&ServerName, &Address), within: 
             "port": address.url.port(), "how": "header" });
         gate.mcp_secrets_used(&body).await.map_err(refused)?;
     }
-    let credentials = FromVault { gate: gate.clone(), address: address.clone() };
+    let credentials = FromVault { leases: Arc::clone(leases), address: address.clone() };
     let link = HttpLink::new(address.url.clone(), trust.config(), Arc::new(credentials));
     match Client::over_http(link, within).await {
         Ok(client) => Ok(Linked { client, program: None, executor: HTTP_EXECUTOR, layers: Vec::new() }),
@@ -136,14 +141,14 @@ fn place(name: &ServerName, address: &Address) -> Result<ServerAddress, Unreache
 
 /// Takes secrets out of the vault for as long as it takes to send them.
 struct FromVault {
-    gate: Gate,
+    leases: Arc<Leases>,
     address: Address,
 }
 
 impl FromVault {
     fn value(&self, secret: &SecretRef) -> Result<Zeroizing<String>, NoCredential> {
         let missing = || NoCredential(format!("the secret {secret} cannot be had; see `palyra vault list`"));
-        self.gate.provider_key(secret).ok_or_else(missing)
+        self.leases.take(secret).ok_or_else(missing)
     }
 }
 
@@ -163,7 +168,7 @@ impl Credentials for FromVault {
     }
 
     fn hide(&self, text: &str) -> String {
-        Sent::to(&self.gate, &self.address).hide(text)
+        self.leases.sent().hide(text)
     }
 }
 

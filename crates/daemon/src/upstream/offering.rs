@@ -23,12 +23,7 @@ use palyra_upstream::{Definition, Program, Reach, ServerName, ServerSection};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{
-    Upstreams,
-    link::Unreached,
-    sent::{Sent, secrets},
-    server::Up,
-};
+use super::{Upstreams, link::Unreached, sent::secrets, server::Up};
 
 /// A tool that is offered.
 #[derive(Clone)]
@@ -66,8 +61,7 @@ impl McpService {
         let gone = || Unreached::new("the server is not configured any more", "look at `palyra mcp list`");
         let upstreams = self.upstreams.upgrade().ok_or_else(gone)?;
         let deadline = Instant::now() + self.section.call();
-        let up = upstreams.up(&self.section, left(deadline)).await;
-        let up = up.map_err(|unreached| unreached.without(&Sent::of(&upstreams.gate, &self.section)))?;
+        let up = upstreams.up(&self.section, left(deadline)).await?;
         // SECURITY: between the approval and now the server may have been started again, with another tool of the same name.
         let pin = order.work.about.get("pin").and_then(|pin| Sha256Digest::parse(pin).ok());
         let changed = || {
@@ -80,7 +74,7 @@ impl McpService {
         }
         let arguments = order.proposal.args.value().as_object().cloned().unwrap_or_default();
         let called = up.client().call(&order.work.operation, arguments, left(deadline)).await;
-        let sent = Sent::of(&upstreams.gate, &self.section);
+        let sent = up.sent();
         match called {
             Ok(mut answer) => {
                 sent.hide_in(&mut answer.value);

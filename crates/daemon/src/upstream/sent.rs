@@ -1,9 +1,14 @@
 //! The secrets that a server is sent, and what it says without them.
 //!
-//! Guarantees: what hides them leaves no part of one that another is a part of. Does not: find one that a server has changed, such as by
-//! turning it around.
+//! Guarantees: a value that was handed out for a request is found in whatever the server says from then on, whether its secret is replaced,
+//! removed, at its end or locked up meanwhile. What hides values leaves no part of one that another is a part of.
+//! Does not: find one that a server has changed, such as by turning it around; remember more than the last values of a secret, or any of them
+//! for longer than the server is configured so.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use palyra_gate::Gate;
 use palyra_types::SecretRef;
@@ -11,29 +16,74 @@ use palyra_upstream::{Address, Reach, ServerSection, Tool};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+/// Takes the secrets of one server's requests out of the vault, and remembers what it handed out.
+pub(super) struct Leases {
+    gate: Gate,
+    secrets: Vec<SecretRef>,
+    handed_out: Mutex<HandedOut>,
+}
+
+impl Leases {
+    /// Those of a server. A program has placeholders only.
+    pub(super) fn of(gate: Gate, section: &ServerSection) -> Self {
+        let secrets = match &section.reach {
+            Reach::Address(address) => secrets(address),
+            Reach::Program(_) => Vec::new(),
+        };
+        Self { gate, secrets, handed_out: Mutex::default() }
+    }
+
+    /// The value of a secret, for a request that is about to be sent.
+    pub(super) fn take(&self, secret: &SecretRef) -> Option<Zeroizing<String>> {
+        let value = self.gate.provider_key(secret)?;
+        // SECURITY: remembered before it leaves. When the server answers, the vault may have another value, or none.
+        self.handed_out.lock().unwrap_or_else(PoisonError::into_inner).remember(secret, &value);
+        Some(value)
+    }
+
+    /// What was sent, and what would be sent now.
+    pub(super) fn sent(&self) -> Sent {
+        let now = self.secrets.iter().filter_map(|secret| self.gate.provider_key(secret));
+        let mut values = self.handed_out.lock().unwrap_or_else(PoisonError::into_inner).values();
+        values.extend(now);
+        Sent::new(values.into_iter())
+    }
+}
+
+/// The last values of each secret that were handed out, oldest first.
+#[derive(Default)]
+struct HandedOut(BTreeMap<SecretRef, VecDeque<Zeroizing<String>>>);
+
+impl HandedOut {
+    fn remember(&mut self, secret: &SecretRef, value: &Zeroizing<String>) {
+        let known = self.0.entry(secret.clone()).or_default();
+        if known.back() == Some(value) {
+            return;
+        }
+        known.retain(|one| one != value);
+        known.push_back(value.clone());
+        if known.len() > MOST_VALUES {
+            known.pop_front();
+        }
+    }
+
+    fn values(&self) -> Vec<Zeroizing<String>> {
+        self.0.values().flatten().cloned().collect()
+    }
+}
+
 /// The values of secrets that requests to a server are sent with, held for as long as it takes to find them in what it says.
 pub(super) struct Sent(Vec<Zeroizing<String>>);
 
 impl Sent {
-    /// Those of a server. A program has placeholders only.
-    pub(super) fn of(gate: &Gate, section: &ServerSection) -> Self {
-        match &section.reach {
-            Reach::Address(address) => Self::to(gate, address),
-            Reach::Program(_) => Self(Vec::new()),
-        }
-    }
-
-    pub(super) fn to(gate: &Gate, address: &Address) -> Self {
-        Self::new(secrets(address).iter().filter_map(|secret| gate.provider_key(secret)))
-    }
-
     fn new(values: impl Iterator<Item = Zeroizing<String>>) -> Self {
         let mut values: Vec<_> = values
             .map(|value| Zeroizing::new(value.trim().to_owned()))
             .filter(|value| value.len() >= SHORTEST_SECRET)
             .collect();
         // One may be a part of another, of which nothing is to be left.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.as_str().cmp(b.as_str())));
+        values.dedup();
         Self(values)
     }
 
@@ -89,6 +139,9 @@ pub(super) fn secrets(address: &Address) -> Vec<SecretRef> {
 /// Shorter values would be found everywhere.
 const SHORTEST_SECRET: usize = 6;
 
+/// How many values of a secret are remembered: more than anybody stores while a server answers.
+const MOST_VALUES: usize = 8;
+
 #[cfg(test)]
 impl Sent {
     /// These values.
@@ -107,6 +160,24 @@ mod tests {
     fn of_a_secret_that_holds_another_nothing_is_left() {
         let hidden = Sent::these(&["hunter22", "hunter22-tea\n", "tea"]).hide("tea: hunter22-tea, hunter22");
         assert_eq!(hidden, "tea: ************, ********");
+    }
+
+    #[test]
+    fn of_what_was_handed_out_the_last_values_of_each_secret_are_remembered() {
+        let (key, other) = (SecretRef::parse("global/key").unwrap(), SecretRef::parse("global/other").unwrap());
+        let mut handed_out = HandedOut::default();
+        let mut remember = |secret: &SecretRef, value: String| handed_out.remember(secret, &Zeroizing::new(value));
+        remember(&other, "hunter22".to_owned());
+        for number in 1..=9 {
+            remember(&key, format!("value-{number}"));
+        }
+        // One that is used again is as good as new.
+        remember(&key, "value-3".to_owned());
+        remember(&key, "value-10".to_owned());
+        let values = handed_out.values();
+        let values: Vec<_> = values.iter().map(|value| value.as_str()).collect();
+        let last = ["value-4", "value-5", "value-6", "value-7", "value-8", "value-9", "value-3", "value-10"];
+        assert_eq!(values, [&last[..], &["hunter22"]].concat());
     }
 
     #[test]

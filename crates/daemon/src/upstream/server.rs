@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     link::{Linked, Unreached, forbidden, reach},
-    sent::Sent,
+    sent::{Leases, Sent},
 };
 
 /// A server.
@@ -32,6 +32,8 @@ pub(super) struct Server {
     state: watch::Receiver<State>,
     /// What its tools were when it last told, so that what waits for a person does not go away while it is started again.
     last: Arc<Mutex<Option<Listed>>>,
+    /// What it was sent, in this conversation and in those before.
+    leases: Arc<Leases>,
     wanted: Arc<Notify>,
     work: JoinHandle<()>,
 }
@@ -62,6 +64,7 @@ pub(super) enum State {
 /// A server that can be called.
 pub(super) struct Up {
     client: Client,
+    leases: Arc<Leases>,
     /// What it is to receipts.
     pub(super) executor: &'static str,
     /// What holds it.
@@ -72,6 +75,11 @@ impl Up {
     /// The conversation.
     pub(super) const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What takes out of its answers what it was sent.
+    pub(super) fn sent(&self) -> Sent {
+        self.leases.sent()
     }
 
     /// What it says about itself.
@@ -85,9 +93,17 @@ impl Server {
     pub(super) fn begin(gate: Gate, (section, origin): (ServerSection, Origin), moved: watch::Sender<u64>) -> Self {
         let (told, state) = watch::channel(State::Starting);
         let (wanted, last) = (Arc::new(Notify::new()), Arc::default());
-        let life =
-            Life { gate, section: section.clone(), told, last: Arc::clone(&last), wanted: Arc::clone(&wanted), moved };
-        Self { section, origin, state, last, wanted, work: tokio::spawn(life.go_on()) }
+        let leases = Arc::new(Leases::of(gate.clone(), &section));
+        let life = Life {
+            gate,
+            section: section.clone(),
+            told,
+            last: Arc::clone(&last),
+            leases: Arc::clone(&leases),
+            wanted: Arc::clone(&wanted),
+            moved,
+        };
+        Self { section, origin, state, last, leases, wanted, work: tokio::spawn(life.go_on()) }
     }
 
     /// How it is.
@@ -106,7 +122,8 @@ impl Server {
             format!("the server is not there within {} seconds", within.as_secs()),
             "give it more time with `call_seconds`, or call it again when it has started",
         );
-        timeout(within, self.reached()).await.unwrap_or(Err(slow))
+        let up = timeout(within, self.reached()).await.unwrap_or(Err(slow));
+        up.map_err(|unreached| unreached.without(&self.leases.sent()))
     }
 
     async fn reached(&self) -> Result<Arc<Up>, Unreached> {
@@ -140,6 +157,7 @@ struct Life {
     section: ServerSection,
     told: watch::Sender<State>,
     last: Arc<Mutex<Option<Listed>>>,
+    leases: Arc<Leases>,
     wanted: Arc<Notify>,
     moved: watch::Sender<u64>,
 }
@@ -150,12 +168,12 @@ impl Life {
         loop {
             let begun = Instant::now();
             self.tell(State::Starting);
-            let unreached = match reach(&self.gate, &self.section).await {
+            let unreached = match reach(&self.gate, &self.section, &self.leases).await {
                 Ok(linked) => self.while_up(linked).await,
                 Err(unreached) => unreached,
             };
             // SECURITY: a server can say why with what it was sent, and this is logged and told.
-            let unreached = unreached.without(&Sent::of(&self.gate, &self.section));
+            let unreached = unreached.without(&self.leases.sent());
             let (name, why) = (&self.section.name, &unreached.why);
             tracing::warn!(server = %name, why, "an MCP server cannot be spoken with; it is tried again");
             self.tell(State::Down(unreached));
@@ -174,7 +192,7 @@ impl Life {
     async fn while_up(&self, linked: Linked) -> Unreached {
         let Linked { client, program, executor, layers } = linked;
         let mut changes = client.changes();
-        let up = Arc::new(Up { client, executor, layers });
+        let up = Arc::new(Up { client, leases: Arc::clone(&self.leases), executor, layers });
         let (mut is_told, mut gathering) = (false, Gathering::default());
         let forbidden = forbidden(&self.gate, &self.section);
         tokio::pin!(forbidden);
@@ -208,7 +226,7 @@ impl Life {
     async fn list(&self, client: &Client) -> Result<(), ClientError> {
         let tools = client.tools(self.section.start()).await?;
         // SECURITY: a server can say of a tool what it was sent, and agents are told of tools.
-        let sent = Sent::of(&self.gate, &self.section);
+        let sent = self.leases.sent();
         let tools: Vec<_> = tools.into_iter().filter_map(|tool| sent.hide_in_tool(tool)).collect();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.into());
         Ok(())
