@@ -374,6 +374,38 @@ async fn postures_of_layers_combine_as_promised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_posture_is_named_as_what_asks_where_another_one_would_let_the_whole_call_run() {
+    let lab = Lab::new().await;
+    let write = || lab.call("fs.write", json!({ "path": "a", "content": "x" }));
+    let set = |tool: &str| {
+        let (tool, posture) = (ToolName::parse(tool).unwrap(), Some(Posture::AlwaysAllow));
+        let setting = PostureSetting { layer: PostureLayer::Global, key: String::new(), tool, posture };
+        let gate = lab.gate.clone();
+        async move { gate.set_posture(&setting, &operator()).await.unwrap() }
+    };
+    let asks = "the tool asks each time unless its posture is to run at once [baseline.execute-ask]";
+    let running = lab.propose(lab.command(["true"]));
+    let process = lab.asked(1).await.remove(0);
+    assert_eq!(process.reason, format!("{asks}: its posture is `ask_each_time` by default"));
+    lab.gate.answer(process.id, &Answer::Deny(None), &owner()).await.unwrap();
+    running.await.unwrap().unwrap_err();
+    set("process.run").await;
+    lab.gate.run(lab.command(["true"])).await.unwrap();
+
+    // Whatever the posture of the tool, the preset asks about the path.
+    let running = lab.propose(write());
+    let file = lab.asked(1).await.remove(0);
+    assert_eq!(file.reason, asks);
+    assert!(file.change[0].contains("and nothing else about the call asks"), "{:?}", file.change);
+    lab.gate.answer(file.id, &Answer::Deny(None), &owner()).await.unwrap();
+    running.await.unwrap().unwrap_err();
+    set("fs.write").await;
+    let running = lab.propose(write());
+    assert_eq!(lab.asked(1).await.remove(0).reason, "writing asks [cautious.write]");
+    running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_presence_a_pin_is_needed_once_for_each_session_of_answering() {
     let lab = Plan::default().config("[approvals]\npresence = \"pin\"").pin("482913").open().await;
     let running = lab.propose(lab.command(["true"]));

@@ -144,11 +144,15 @@ impl Inner {
         let _place = entered.map_err(|limit| Refusal::TooManyCalls { limit })?;
         let shared = Arc::new(proposal.clone());
         for _ in 0..ATTEMPTS {
-            let judged = self.judge(Arc::clone(&shared), self.clock.now()).await?;
+            let mut judged = self.judge(Arc::clone(&shared), self.clock.now()).await?;
             let cached = match (judged.decision.verdict, &judged.runnable) {
                 (Verdict::Ask, Some(runnable)) => self.standing(&judged, runnable).await?,
                 _ => None,
             };
+            let is_asked_elsewhere = judged.decision.verdict == Verdict::Ask && on_ask == OnAsk::Defer;
+            if is_asked_elsewhere && cached.is_none() {
+                judged.name_the_posture()?;
+            }
             let told = Authorized::decided(&judged.decision, cached.as_ref());
             let mut changes = Vec::new();
             match told.verdict {

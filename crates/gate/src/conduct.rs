@@ -15,7 +15,7 @@ use palyra_journal::{
     mask::masked,
     state::{CallRow, CallState, Change, Charge, Conflict, RunRow, TakenKey},
 };
-use palyra_policy::{PolicyRequest, RequestDocument, Verdict};
+use palyra_policy::{PolicyRequest, ProcessFacts, RequestDocument, Snapshot, Verdict};
 use palyra_skills::outcome::LogLine;
 use palyra_types::{
     AbsolutePath, Action, Principal, Resource, SecretRef, Sha256Digest, Timestamp, ToolName,
@@ -36,7 +36,7 @@ use crate::{
     arming::CallSecrets,
     attest::{Completed, Ending, Receipt, ToolAttestation},
     cancel::Cancel,
-    decide::{Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
+    decide::{Grounds, Security, ToolDecision, context_of, evaluate_tool_proposal_security, recorded_request},
     door::{CallDoor, CallDoorParts},
     execute::{Executed, Executor, PreparedProcess, execute_tool_call},
     gate::{Inner, internal},
@@ -67,6 +67,9 @@ pub(crate) struct Judged {
     pub(crate) definition: Sha256Digest,
     pub(crate) intent: Intent,
     pub(crate) decision: ToolDecision,
+    /// The policies that decided, and what was read off the process for them.
+    policies: Arc<Snapshot>,
+    process: ProcessFacts,
     /// Absent when the call is denied.
     pub(crate) runnable: Option<Runnable>,
     pub(crate) workspace: Option<Arc<Workspace>>,
@@ -139,6 +142,23 @@ enum Route {
 }
 
 impl Judged {
+    /// Works out which posture asks, as somebody is about to be asked.
+    pub(crate) fn name_the_posture(&mut self) -> Result<(), Refusal> {
+        let definition = self.registry.definition_for(&self.proposal).map_err(Refusal::Call)?;
+        let grounds = Grounds {
+            proposal: &self.proposal,
+            intent: &self.intent,
+            tool: definition.metadata(),
+            policies: &self.policies,
+            config: &self.settings.evaluation,
+            process: &self.process,
+            now: self.judged_at,
+        };
+        let detail = grounds.posture_that_asks(&self.decision);
+        self.decision.detail = detail;
+        Ok(())
+    }
+
     /// What a call takes from its run's budget before it runs: one call, and at most what its plan allows of the rest.
     pub(crate) fn affordable(&self, run: &RunRow) -> Result<Charge, Refusal> {
         let left = run.limits.minus(run.used);
@@ -229,7 +249,10 @@ impl Inner {
             (Verdict::Allow, _) => Route::Runs(None),
             (Verdict::Ask, Some(runnable)) => match self.standing(&judged, runnable).await? {
                 Some(cached) => Route::Runs(Some(cached)),
-                None => Route::Asks,
+                None => {
+                    judged.name_the_posture()?;
+                    Route::Asks
+                }
             },
             (Verdict::Ask, None) => return Err(internal("a call that asks has no plan")),
         };
@@ -286,8 +309,9 @@ impl Inner {
             now,
         };
         let decided = |(intent, ways, unfit): Understood| {
-            let decision = evaluate_tool_proposal_security(&proposal, &intent, ways, unfit, &security);
-            decision.map(|decision| (intent, decision)).map_err(Refusal::NoPlan)
+            let process = ProcessFacts::default();
+            let decision = evaluate_tool_proposal_security(&proposal, (&intent, &process), ways, unfit, &security);
+            decision.map(|decision| (intent, process, decision)).map_err(Refusal::NoPlan)
         };
         let surroundings = Surroundings {
             workspace: workspace.clone(),
@@ -302,13 +326,13 @@ impl Inner {
         };
         let at_a_glance = || {
             let glanced = self.glance(&proposal, &surroundings)?.map(decided).transpose()?;
-            Ok::<_, Refusal>(glanced.filter(|(_, decision)| is_enough(decision)))
+            Ok::<_, Refusal>(glanced.filter(|(.., decision)| is_enough(decision)))
         };
         let glances = run.is_worth_a_glance(&proposal.tool);
         let mut announced = glances.then(|| self.store.announce());
         let seen = if glances { at_a_glance()? } else { None };
         let mut proposed = None;
-        let (intent, decision) = match seen {
+        let (intent, process, decision) = match seen {
             Some(seen) => seen,
             None => {
                 announced = None;
@@ -348,6 +372,8 @@ impl Inner {
             definition,
             intent,
             decision,
+            policies,
+            process,
             runnable,
             workspace,
             run,

@@ -2,13 +2,14 @@
 //!
 //! Guarantees: policy comes first: what it denies in every plan is denied, whatever the sandbox would say. Of the plans that the sandbox
 //! takes, the first that policy allows is taken, else the first that asks; a call that no plan is left for is refused. The verdict is
-//! policy's and nobody else's.
+//! policy's and nobody else's. What a process is read for is read once, however many plans there are. A posture is named as what asks only
+//! where another one would let the whole call run at once.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use palyra_policy::{
     Allowlist, CallDecision, CallRequest, Cause, PartDecision, PolicyEvaluationConfig, PolicyInfo, PolicyRequest,
-    PolicyRequestContext, PrincipalName, RequestDocument, Snapshot, Verdict,
+    PolicyRequestContext, PrincipalName, ProcessFacts, RequestDocument, Snapshot, Verdict,
 };
 use palyra_sandbox::{SandboxProcessRunError, SandboxProcessRunErrorKind};
 use palyra_types::{
@@ -57,7 +58,8 @@ pub struct ToolDecision {
     pub posture_from: Option<PostureLayer>,
     /// The policy set that decided.
     pub policy_set: Sha256Digest,
-    /// What the reason leaves open: the allowlist that the caller is not on, for a call that nothing permits, or the posture that asks.
+    /// What the reason leaves open: the allowlist that the caller is not on, for a call that nothing permits, or the posture that asks, once
+    /// somebody is about to be asked.
     #[serde(skip)]
     pub detail: Option<String>,
 }
@@ -92,13 +94,14 @@ impl ToolDecision {
     }
 }
 
-/// Puts a proposal to policy. `ways` are those it could run in, strongest first.
+/// Puts a proposal to policy. `ways` are those it could run in, strongest first. What is read off its process stays in `process`, for whoever
+/// has more to ask about it.
 ///
 /// # Errors
 /// When there is no way to run it at all, which is nothing that policy could answer: why each does not fit.
 pub fn evaluate_tool_proposal_security(
     proposal: &ToolProposal,
-    intent: &Intent,
+    (intent, process): (&Intent, &ProcessFacts),
     ways: Vec<Way>,
     mut unfit: Vec<Unfit>,
     security: &Security<'_>,
@@ -108,7 +111,7 @@ pub fn evaluate_tool_proposal_security(
     let mut best: Option<(CallDecision, Plan)> = None;
     for Way { plan, refused } in ways {
         let context = context(proposal, intent, &plan, security);
-        let decision = security.policies.decide_call(&call, &context, security.config);
+        let decision = security.policies.decide_call_of(&call, &context, security.config, process);
         // What the sandbox would refuse is not worth a question. But a person may let a call reach a host that nobody listed.
         let can_be_asked = |error: &SandboxProcessRunError| {
             error.kind == SandboxProcessRunErrorKind::EgressDenied
@@ -130,8 +133,7 @@ pub fn evaluate_tool_proposal_security(
     let Some((decision, plan)) = best else { return Err(unfit) };
     let verdict = decision.verdict;
     let detail = match verdict {
-        Verdict::Allow => None,
-        Verdict::Ask => posture_that_asks(&decision, &context(proposal, intent, &plan, security), security),
+        Verdict::Allow | Verdict::Ask => None,
         Verdict::Deny => unlisted(proposal, &decision, security.config),
     };
     Ok(ToolDecision {
@@ -147,24 +149,38 @@ pub fn evaluate_tool_proposal_security(
     })
 }
 
-/// The tool's posture and where it is set, if with another one policy would not ask about the tool.
-fn posture_that_asks(
-    decision: &CallDecision,
-    context: &PolicyRequestContext,
-    security: &Security<'_>,
-) -> Option<String> {
-    let (posture, from) = security.posture;
-    let part = decision.deciding().next().filter(|part| matches!(part.request.resource, Resource::Tool(_)))?;
-    let free = PolicyRequestContext { posture: Posture::AlwaysAllow, ..context.clone() };
-    let freed = security.policies.decide(&part.request, &free, security.config);
-    let holds = match from {
-        None => "by default",
-        Some(PostureLayer::Session) => "in this session",
-        Some(PostureLayer::Agent) => "for this principal",
-        Some(PostureLayer::Workspace) => "in this workspace",
-        Some(PostureLayer::Global) => "everywhere",
-    };
-    (freed.verdict == Verdict::Allow).then(|| format!("its posture is `{posture}` {holds}"))
+/// What a call was decided by, for whoever asks why it asks.
+pub(crate) struct Grounds<'a> {
+    pub(crate) proposal: &'a ToolProposal,
+    pub(crate) intent: &'a Intent,
+    pub(crate) tool: &'a ToolMetadata,
+    pub(crate) policies: &'a Snapshot,
+    pub(crate) config: &'a PolicyEvaluationConfig,
+    /// What was read off its process when it was decided about.
+    pub(crate) process: &'a ProcessFacts,
+    /// As of when that was.
+    pub(crate) now: Timestamp,
+}
+
+impl Grounds<'_> {
+    /// The tool's posture and where it is set, if with another one policy would let the whole call run at once. That is another decision, so
+    /// it is worked out for calls that somebody is asked about.
+    pub(crate) fn posture_that_asks(&self, asks: &ToolDecision) -> Option<String> {
+        let is_about_the_tool = |part: &PartDecision| matches!(part.request.resource, Resource::Tool(_));
+        asks.decision.deciding().next().filter(|part| is_about_the_tool(part))?;
+        let known = context_of(self.proposal, self.intent, asks, Some(self.tool), self.now);
+        let free = PolicyRequestContext { posture: Posture::AlwaysAllow, ..known };
+        let call = call_request(self.proposal, self.intent);
+        let freed = self.policies.decide_call_of(&call, &free, self.config, self.process);
+        let holds = match asks.posture_from {
+            None => "by default",
+            Some(PostureLayer::Session) => "in this session",
+            Some(PostureLayer::Agent) => "for this principal",
+            Some(PostureLayer::Workspace) => "in this workspace",
+            Some(PostureLayer::Global) => "everywhere",
+        };
+        (freed.verdict == Verdict::Allow).then(|| format!("its posture is `{}` {holds}", asks.posture))
+    }
 }
 
 /// The allowlist that the caller is not on, if nothing permits the call: most likely that is why.

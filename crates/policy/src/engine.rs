@@ -133,14 +133,24 @@ impl Snapshot {
         context: &PolicyRequestContext,
         config: &PolicyEvaluationConfig,
     ) -> CallDecision {
-        let process = ProcessFacts::default();
+        self.decide_call_of(call, context, config, &ProcessFacts::default())
+    }
+
+    /// The same for one of several decisions about one process by one configuration: it is read once for all of them.
+    pub fn decide_call_of(
+        &self,
+        call: &CallRequest,
+        context: &PolicyRequestContext,
+        config: &PolicyEvaluationConfig,
+        process: &ProcessFacts,
+    ) -> CallDecision {
         let mut parts = vec![PartDecision {
-            decision: self.decide_part(&call.request, context, config, &process),
+            decision: self.decide_part(&call.request, context, config, process),
             request: call.request.clone(),
         }];
         for touch in &call.touches {
             let (request, context) = part_of(&call.request, touch, context);
-            parts.push(PartDecision { decision: self.decide_part(&request, &context, config, &process), request });
+            parts.push(PartDecision { decision: self.decide_part(&request, &context, config, process), request });
         }
         let verdict = parts.iter().map(|part| part.decision.verdict).max().unwrap_or(Verdict::Deny);
         CallDecision { verdict, parts }
@@ -330,7 +340,7 @@ mod tests {
     #[test]
     fn what_asks_says_who_can_change_that_and_what_is_permitted_or_not_known_does_not() {
         let changes = |action, resource| ask(action, resource).changes().map(str::to_owned).collect::<Vec<_>>();
-        let own = "an owner or admin sets the posture `always_allow`, which is enough for what Palyra itself runs, or adds a rule that permits it";
+        let own = "an owner or admin sets the posture `always_allow`, which is enough where Palyra itself runs it and nothing else about the call asks, or adds a rule that permits it";
         assert_eq!(changes(Action::ToolExecute, "tool:process.run"), [own]);
         // What holds it back counts, and not what would permit it.
         let held = "nobody; approve the call when it asks";

@@ -4,7 +4,7 @@
 //! Does not: make these two a boundary. A program can hide what it does from any reading of its arguments; the sandbox and the
 //! credentials are the boundary, and this is what makes an honest attempt fail with a clear reason.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use palyra_types::{
     AbsolutePath, Action, ObjectId, ObjectKind, PrincipalKind, Process, Resource, ToolName, VaultScope, process,
@@ -20,11 +20,12 @@ pub(crate) struct Facts<'a> {
     pub(crate) process: &'a ProcessFacts,
 }
 
-/// What was read off a process. Its arguments can be long and a call can touch much, so it is read once a call.
-#[derive(Default)]
-pub(crate) struct ProcessFacts {
-    runs_palyra: OnceCell<bool>,
-    reaches_state: OnceCell<bool>,
+/// What was read off a process. Its arguments can be long and a call can touch much, so it is read once for all decisions about the same
+/// process by the same configuration.
+#[derive(Debug, Default)]
+pub struct ProcessFacts {
+    runs_palyra: OnceLock<bool>,
+    reaches_state: OnceLock<bool>,
 }
 
 impl Facts<'_> {

@@ -67,6 +67,7 @@ pub use decision::{CallDecision, Cause, Decision, Effect, PartDecision, PolicyIn
 pub use document::{DocumentError, RequestDocument};
 pub use engine::{Engine, evaluate_with_context};
 pub use explain::Explanation;
+pub use facts::ProcessFacts;
 pub use near_miss::NearMiss;
 pub use problem::{Finding, LoadError, Problem};
 pub use request::{
