@@ -10,6 +10,7 @@ mod address;
 mod directory;
 mod door;
 mod finding;
+mod notes;
 mod places;
 mod running;
 

@@ -1,7 +1,7 @@
 //! Decides about the connections of one server while it runs.
 //!
 //! Guarantees: a connection is let through only to a host that the server's configuration names with this port, and only as long as policy does not
-//! deny it; what changes meanwhile counts at once, for connections that stand, too. Each one is journalled.
+//! deny it; what changes meanwhile counts at once, for connections that stand, too. Each one is journalled, or counted where there are many.
 //! Does not: ask anybody. Whoever configured the server has said what it may reach; a rule that asks is answered by that.
 
 use std::{
@@ -10,7 +10,6 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use palyra_journal::RecordKind;
 use palyra_policy::{PolicyRequest, PolicyRequestContext, Verdict};
 use palyra_sandbox::{
     EgressHost,
@@ -19,6 +18,7 @@ use palyra_sandbox::{
 use palyra_types::{Action, HostName, Principal, Resource};
 use tokio::sync::watch;
 
+use super::notes::Notes;
 use crate::{
     account::Account,
     door::{UNLISTED, denied, looser},
@@ -38,6 +38,7 @@ pub(super) struct ServerDoor {
     /// What was let through, and under which terms: the loosest, if there were several.
     pub(super) admitted: Mutex<HashMap<EgressHost, Terms>>,
     pub(super) account: Arc<Account>,
+    pub(super) notes: Arc<Notes>,
 }
 
 impl ServerDoor {
@@ -104,7 +105,7 @@ impl Doorkeeper for ServerDoor {
     }
 
     fn note(&self, record: ConnectionRecord) {
-        self.account.tell(RecordKind::EgressConnection, &record);
+        self.notes.note(&record, self.inner.clock.now(), &self.account);
     }
 }
 

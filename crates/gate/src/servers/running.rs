@@ -23,6 +23,7 @@ use super::{
     RunningServer, ServerEnd, ServerHandle, ServerInput, ServerOutput, ServerPlan,
     door::ServerDoor,
     finding::{Asking, FoundServer},
+    notes::Notes,
     places::ServerPlace,
 };
 use crate::{
@@ -71,6 +72,7 @@ struct Starting {
     server: ObjectId,
     found: FoundServer,
     account: Arc<Account>,
+    notes: Arc<Notes>,
     secrets: Option<Arc<CallSecrets>>,
 }
 
@@ -86,7 +88,7 @@ impl Starting {
         let found = spawn_blocking(move || looking.find_server(plan)).await.map_err(internal)??;
         let account = Arc::new(Account::of_server(Arc::clone(inner), server.clone()));
         let secrets = inner.arm(&found.work.secrets, &account).map_err(unarmed)?;
-        let starting = Self { inner: Arc::clone(inner), server, found, account, secrets };
+        let starting = Self { inner: Arc::clone(inner), server, found, account, notes: Arc::default(), secrets };
         let unusable = |error: std::io::Error| internal(error);
         let (ends, input, output) = ProgramEnds::connect().map_err(unusable)?;
         let prepared = starting.prepare(ends).await?;
@@ -113,6 +115,7 @@ impl Starting {
             declared: plan.egress.hosts.iter().cloned().collect(),
             admitted: std::sync::Mutex::default(),
             account: Arc::clone(&self.account),
+            notes: Arc::clone(&self.notes),
         };
         let (private_variables, private_files) =
             self.secrets.as_ref().map(|secrets| secrets.private()).unwrap_or_default();
@@ -200,6 +203,7 @@ impl Starting {
                 }
             }
         };
+        self.notes.close(&self.account);
         self.account.close().await;
         let why = why(&outcome, why_not);
         let stderr = self.last_words(&outcome);
