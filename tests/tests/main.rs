@@ -26,6 +26,7 @@ mod egress;
 mod escalation;
 mod escape;
 mod fetch;
+mod hook_variables;
 mod hooks;
 mod http;
 mod keys;
