@@ -454,7 +454,7 @@ async fn what_is_no_message_of_either_protocol_has_the_status_that_clients_expec
     let gateway = Gateway::start("").await;
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
     let post = async |headers: &[(&str, &str)], body: &str| gateway.ask(("POST", &gateway.token), headers, body).await;
-    let code = |answered: &palyra_tests::facade::Answered| answered.json()["error"]["code"].as_i64().unwrap();
+    let code = |answered: &Answered| answered.json()["error"]["code"].as_i64().unwrap();
     for (headers, body, status, error) in [
         (vec![("accept", "application/json")], list.as_str(), 406, -32600),
         (vec![("content-type", "text/plain")], list.as_str(), 415, -32600),
