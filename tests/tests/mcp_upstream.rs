@@ -597,7 +597,7 @@ async fn a_server_at_an_address_is_spoken_with_unless_policy_forbids_it() {
     assert!(refused.why.is_some_and(|why| why.contains("nobody goes there")));
     assert_eq!(server.connections(), before);
     let shown = lab.palyra().args(["mcp", "show", "docs"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&shown.stdout).contains("nobody goes there"), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("nobody goes there"), "{shown:?}");
     assert!(kinds(&owner).await.iter().any(|kind| kind == "server.started"), "the refusal is on record");
     // Nor is one whose secret it may not have.
     let secret = "@id(\"not-this\") @why(\"this stays here\") forbid (principal is Palyra::Service, action == \

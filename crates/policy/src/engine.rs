@@ -340,7 +340,8 @@ mod tests {
     #[test]
     fn what_asks_says_who_can_change_that_and_what_is_permitted_or_not_known_does_not() {
         let changes = |action, resource| ask(action, resource).changes().map(str::to_owned).collect::<Vec<_>>();
-        let own = "an owner or admin sets the posture `always_allow`, which is enough where Palyra itself runs it and nothing else about the call asks, or adds a rule that permits it";
+        let own =
+            "an owner or admin adds a rule that permits it, or sets the posture `always_allow` where that is enough";
         assert_eq!(changes(Action::ToolExecute, "tool:process.run"), [own]);
         // What holds it back counts, and not what would permit it.
         let held = "nobody; approve the call when it asks";
