@@ -306,3 +306,34 @@ const SLEEP: &str = r#"
 @id("sleep") permit (principal, action == Palyra::Action::"tool.execute", resource)
 when { context has process && context.process.name == "sleep" };
 "#;
+
+#[tokio::test]
+async fn who_is_refused_before_they_have_said_all_of_it_can_ask_again_on_the_same_connection() {
+    let lab = DaemonLab::new();
+    let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+    let elsewhere = "POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\n\r\n";
+    stream.write_all(elsewhere.as_bytes()).await.unwrap();
+    // By now a daemon that answers at once has done so.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stream.write_all(b"{}").await.unwrap();
+    let again = head(&lab, "GET /api/v1/tools", "Connection: close\r\n");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stream.write_all(again.as_bytes()).await.unwrap();
+    let answers = rest(&mut stream).await;
+    let statuses: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect();
+    assert_eq!(statuses, ["400", "200"], "{answers}");
+}
+
+#[tokio::test]
+async fn who_is_refused_and_does_not_go_on_is_told_that_the_connection_is_closed() {
+    let lab = DaemonLab::new();
+    for more in
+        ["Content-Length: 2\r\n", "Content-Length: 1000000\r\n", "Content-Length: 2\r\nExpect: 100-continue\r\n"]
+    {
+        let mut stream = TcpStream::connect(lab.local()).await.unwrap();
+        let elsewhere = format!("POST /mcp HTTP/1.1\r\nHost: evil.example\r\n{more}\r\n");
+        stream.write_all(elsewhere.as_bytes()).await.unwrap();
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request") && answer.contains("connection: close\r\n"), "{answer}");
+    }
+}

@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -22,8 +22,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
+use hyper::body::Body as _;
 use palyra_api::{ErrorBody, ErrorDetail, device::AUTHORITIES};
 use palyra_types::{Entropy, HostName, entropy::NoEntropy};
+use tokio::time::timeout;
 
 use crate::{
     app::App,
@@ -173,7 +175,7 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
             Ok(response) => response,
             Err(_) => Failure::internal("the daemon failed while it answered").into_response(),
         },
-        Err(failure) => failure.into_response(),
+        Err(failure) => refused(request, failure).await,
     };
     if let Some(detail) = response.extensions_mut().remove::<ErrorDetail>() {
         response = told(response, detail, (&id, &path));
@@ -197,6 +199,21 @@ pub async fn pass(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     tracing::debug!(%id, %method, path, status = status.as_u16(), took_us = begun.elapsed().as_micros(), "answered");
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::error!(%id, %method, path, status = status.as_u16(), "failed");
+    }
+    response
+}
+
+/// A refusal of a request that nobody looked at. A short one is heard out, because the connection of one that has more to come is closed
+/// without a word, and whoever asked next on it would be told nothing. Otherwise the answer says that it is closed.
+async fn refused(request: Request, failure: Failure) -> Response {
+    let is_sent = !request.headers().contains_key(header::EXPECT);
+    let is_short = request.body().size_hint().lower() <= SHORT_BODY;
+    let most = usize::try_from(SHORT_BODY).unwrap_or_default();
+    let rest = async { axum::body::to_bytes(request.into_body(), most).await.is_ok() };
+    let is_heard = is_sent && is_short && timeout(HEARD_WITHIN, rest).await.unwrap_or_default();
+    let mut response = failure.into_response();
+    if !is_heard {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
@@ -242,3 +259,7 @@ fn told(response: Response, mut detail: ErrorDetail, (id, path): (&str, &str)) -
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(body))
 }
+
+/// What is read of a request that is refused before anybody looks at it, and how long that may take.
+const SHORT_BODY: u64 = 64 << 10;
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
