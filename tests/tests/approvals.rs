@@ -396,7 +396,7 @@ async fn a_posture_is_named_as_what_asks_where_another_one_would_let_the_whole_c
     let running = lab.propose(write());
     let file = lab.asked(1).await.remove(0);
     assert_eq!(file.reason, asks);
-    assert!(file.change[0].contains("and nothing else about the call asks"), "{:?}", file.change);
+    assert!(file.change[0].contains("where that is enough"), "{:?}", file.change);
     lab.gate.answer(file.id, &Answer::Deny(None), &owner()).await.unwrap();
     running.await.unwrap().unwrap_err();
     set("fs.write").await;
