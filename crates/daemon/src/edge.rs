@@ -1,8 +1,8 @@
 //! What every request passes through, whatever its route.
 //!
 //! Guarantees: a request for another host, or one that a browser sends for another origin, is refused before anybody looks at it, so that
-//! neither DNS rebinding nor a page on another port gets anything; every answer has an id, and every error the one shape. There is no CORS
-//! header anywhere, so no browser shows an answer to another origin.
+//! neither DNS rebinding nor a page on another port gets anything, and the connection goes on or is said to be closed; every answer has an
+//! id, and every error the one shape. There is no CORS header anywhere, so no browser shows an answer to another origin.
 
 use std::{
     net::SocketAddr,

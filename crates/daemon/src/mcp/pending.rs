@@ -2,7 +2,8 @@
 //!
 //! Guarantees: whoever asks again for the same goes on with the same call, so nobody is asked twice: with the handle that they were given,
 //! which works once, or with the same tool and arguments, unless it has been over for a while: then whoever says the same again wants it done
-//! again. It is the same only for the same credential and the same session, and for one request at a time. A handle is random and says nothing; what it stands for is kept here.
+//! again. It is the same only for the same credential and the same session, and for one request at a time. A handle is random and says
+//! nothing; what it stands for is kept here.
 //! Does not: end calls. One that nobody comes back for waits for its answer like any call that was accepted, and runs if it is yes.
 
 use std::{
